@@ -16,7 +16,7 @@ import scipy.stats
 import torch
 
 from biaslib.audit.findings import ALPHA
-from biaslib.audit.inputs import LabelledImages
+from biaslib.audit.inputs import LabelledImages, name_column
 from biaslib.audit.measurements import Tables, against, measure, wrong_answers
 from biaslib.audit.model import ModelUnderAudit
 from biaslib.audit.predictions import progress
@@ -49,8 +49,10 @@ class Looked(NamedTuple):
     slices: Mapping[tuple[str, str], np.ndarray] = {}  # name and answer of what stands out -> (N,) bool its images
 
 
-def embed(model: ModelUnderAudit, folder: Path, files: Sequence[str], batch: int) -> np.ndarray:
+def embed(model: ModelUnderAudit | None, folder: Path | None, files: Sequence[str], batch: int) -> np.ndarray:
     """(N, D) what the model's last linear layer reads of images that can be read; D is 0 where none is known."""
+    if model is None or folder is None:
+        return np.empty((len(files), 0))
     steps, features = model.preprocessing, []
     with progress(len(files), "reading features", "image") as bar:
         for start in range(0, len(files), batch):
@@ -67,10 +69,10 @@ def first_half(answered: LabelledImages, seed: int) -> np.ndarray:
     return order[units] < len(order) / 2
 
 
-def columns_of(labels: Table, answered: LabelledImages) -> pd.DataFrame:
+def columns_of(labels: Table, answered: LabelledImages, file_column: str | None) -> pd.DataFrame:
     """N rows of bool: what the table says of the images, in all its columns but the target and those of many texts."""
     table = read(labels)
-    names = next(name for name in table if {*answered.files} <= {*table[name].astype(str)})
+    names = name_column(table, file_column)
     table = table.set_index(table[names].astype(str)).loc[[*answered.files]].drop(columns=[names, answered.target.name])
     texts, numbers = table.astype(str), table.apply(pd.to_numeric, errors="coerce")
     kinds, middle = texts.nunique(), numbers.median()

@@ -1,9 +1,7 @@
 """From measurements to sentences: which tests there are, what they find, and what could not be measured."""
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,10 +14,11 @@ from biaslib.audit.records import Finding
 from biaslib.figures import p_value
 from biaslib.figures.table import number
 from biaslib.statistics import Interval, holm
+from biaslib.store.files import beside
 
-_SAY: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_SAY: Final = beside(__file__)
 ALPHA = 0.05
-_TESTED = ("gaps", "against", "amplification", "regions")  # tables of which every row is a test
+TESTED = ("gaps", "against", "amplification", "regions")  # tables of which every row is a test
 
 
 def tested(of_targets: Sequence[Tables], *, permutations: int, at_once: int, corrected: bool) -> list[Tables]:
@@ -27,7 +26,7 @@ def tested(of_targets: Sequence[Tables], *, permutations: int, at_once: int, cor
 
     So many tests are made at once. A p is NaN where it has too little behind it for its test to find anything.
     """
-    p = {(at, name): tables[name]["p"] for at, tables in enumerate(of_targets) for name in _TESTED if name in tables}
+    p = {(at, name): tables[name]["p"] for at, tables in enumerate(of_targets) for name in TESTED if name in tables}
     for at, tables in enumerate(of_targets):
         if permutations < permutations_needed(at_once):
             p[at, "amplification"] = p[at, "amplification"] * math.nan

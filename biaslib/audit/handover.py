@@ -32,7 +32,7 @@ def failure(audit: Audit, limit: float | None) -> str:
     if limit is None:
         found = [each for _, one in audit.parts() for each in one.findings if each.kind != "smaller gap"]
         return f"{len(found)} found" if found else ""
-    # with intervals that are corrected as the tests are
+    # whose intervals allow for the number of tests
     gaps = [row for _, one in audit.parts() for row in one.tables["visible"].to_dict("records")]
     beyond = [row for row in gaps if max(row["gap"].low, -row["gap"].high) > limit]
     return "; ".join(f"the gap of {row['group']} among {row['among']} is {number(row['gap'], '.3f')}" for row in beyond)

@@ -167,7 +167,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
         notes += (f"Images of a {cluster} may be alike: intervals and tests are by {cluster} ({max(clusters) + 1:,}).",)
     crossed, small, together = _crossed(columns, labels, by_column) if options.intersections else ([], (), None)
     for of_images in [each for each in (labels, train) if each is not None and crossed]:
-        combined = _combined(columns, of_images, by_column)
+        _, combined = _combined(columns, of_images, by_column)
         of_images[crossed] = pd.DataFrame({name: combined == name for name in crossed})
     columns |= {name: Binary(name, ("0", "1"), (f"not ({name})", name)) for name in crossed}
     if same := [] if train is None else [name for name in columns if train[name].nunique() < 2]:
@@ -231,22 +231,23 @@ def _widened(table: pd.DataFrame, levels: Mapping[str, Mapping[str, str]], what:
     return table
 
 
-def _combined(columns: Mapping[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]) -> np.ndarray:
-    """(N,) the words for all groups of an image together; of a column of two values both have words."""
+def _combined(
+    columns: Mapping[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]
+) -> tuple[list[str], np.ndarray]:
+    """Words for every combination of the groups, (N,) each image's; of a column of two values both have words."""
     sides = [some if len(some) > 1 else columns[some[0]].words[::-1] for some in by_column]
     first = [labels[some].to_numpy().argmax(axis=1) if len(some) > 1 else ~labels[some[0]] for some in by_column]
-    words = [np.array(side)[np.asarray(at, int)] for side, at in zip(sides, first, strict=True)]
-    return np.array([" x ".join(of_image) for of_image in zip(*words, strict=True)])
+    names = np.array([" x ".join(words) for words in itertools.product(*sides)])
+    return names.tolist(), names[np.ravel_multi_index(np.array(first, int), [len(side) for side in sides])]
 
 
 def _crossed(
     columns: Mapping[str, Binary], labels: pd.DataFrame, by_column: list[list[str]]
 ) -> tuple[list[str], tuple[str, ...], np.ndarray]:
     """Combinations with images that neither are groups already nor all but one, a note on small ones, each image's."""
-    sides = [some if len(some) > 1 else columns[some[0]].words[::-1] for some in by_column]
     known, crossed = [labels[name] for name in itertools.chain(*by_column)], {}
-    together = _combined(columns, labels, by_column)
-    for name in map(" x ".join, itertools.product(*sides)):
+    names, together = _combined(columns, labels, by_column)
+    for name in names:
         inside = together == name
         if inside.any() and not any((inside == other).all() or (inside != other).all() for other in known):
             crossed[name] = int(inside.sum())
@@ -260,10 +261,15 @@ def _crossed(
     return tested, (note,) if small else (), together
 
 
+def name_column(table: pd.DataFrame, asked: str | None) -> str:
+    """The column of the images' names: the one that is asked for, else one that is called so, else the first."""
+    if asked is not None:
+        check_columns(table, [asked], "the table")
+    return asked or next((name for name in _FILE_COLUMNS if name in table), str(table.columns[0]))
+
+
 def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
-    if file_column is not None:
-        check_columns(table, [file_column], "the table")
-    column = file_column or next((name for name in _FILE_COLUMNS if name in table), str(table.columns[0]))
+    column = name_column(table, file_column)
     if table[column].isna().any():
         raise BiaslibError(f"{int(table[column].isna().sum())} rows have no name of an image in {column!r}: drop them.")
     names = [str(name) for name in table[column]]

@@ -150,9 +150,8 @@ def _rates(answered: LabelledImages) -> Tables:
 
 
 def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
-    """Area under the ROC curve and, where scores lie in [0, 1], calibration (Naeini et al. 2015) in ten equal bins."""
-    from sklearn.calibration import calibration_curve  # here and not above, as they take a second
-    from sklearn.metrics import roc_auc_score
+    """Area under the ROC curve; for scores in [0, 1] calibration (Naeini et al. 2015) in ten bins equal in count."""
+    from sklearn.metrics import roc_auc_score  # here and not above, as it takes a second
 
     truth, probable = answered.labels[answered.target.name].to_numpy(bool), scores.min() >= 0 and scores.max() <= 1
     areas, bins = [], []
@@ -165,8 +164,8 @@ def _scores(answered: LabelledImages, scores: np.ndarray) -> Tables:
             own = Interval(area, np.nan, np.nan, len(yes))
         if probable:
             tenths = np.searchsorted(np.percentile(score, 100 * np.linspace(0, 1, 11))[1:-1], scores)
-            means = calibration_curve(yes, score, n_bins=10, strategy="quantile")[1]
-            shares = [_share(answered, truth, inside & (tenths == tenth)) for tenth in np.unique(tenths[inside])]
+            in_bins = [inside & (tenths == tenth) for tenth in np.unique(tenths[inside])]
+            means, shares = [scores[at].mean() for at in in_bins], [_share(answered, truth, at) for at in in_bins]
             apart = [abs(mean - share.estimate) for mean, share in zip(means, shares, strict=True)]
             error = np.average(apart, weights=[share.n for share in shares])
             bins += [(group.name, of, mean, share.n, share) for mean, share in zip(means, shares, strict=True)]

@@ -11,10 +11,10 @@ import numpy as np
 
 from biaslib.errors import BiaslibError, reason
 
-_WRONG = (ValueError, LookupError, TypeError, AttributeError)  # what comes of JSON that is not COCO's
+_WRONG = (ValueError, LookupError, TypeError, AttributeError, OverflowError)  # what comes of JSON that is not COCO's
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # what it holds has no hash, and it has one
 class Outline:
     """What a file outlines of one region in one image."""
 

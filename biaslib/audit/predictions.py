@@ -21,11 +21,12 @@ from biaslib.audit.outlines import Mask, Outline
 from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
+from biaslib.store.files import sha256
 
 _PIECE = 256  # images whose predictions are kept together
 _EVERY = 20.0  # seconds between two lines of a log
 
-_Masks = Mapping[str, Sequence[Mask | None]]
+_Masks = Mapping[str, Sequence[Mask | None]]  # of each region
 _Tell = Callable[[int], object]  # of so many more images or files that are done
 
 
@@ -41,9 +42,9 @@ class Predictions:
     area: dict[str, np.ndarray]  # region -> (n,) share of the image that the region covers
 
 
-def file_digests(folder: Path, files: Sequence[str], masks: _Masks) -> list[list[str]]:
+def file_digests(folder: Path, files: Sequence[str], masks: Sequence[Sequence[Mask | None]]) -> list[list[str]]:
     """A hash of every image, and of the masks of each region; "" where there is no mask."""
-    paths: list[list[Mask | None]] = [[folder / name for name in files], *(list(each) for each in masks.values())]
+    paths: list[Sequence[Mask | None]] = [[folder / name for name in files], *masks]
     with progress(sum(map(len, paths)), "reading files", "file", leave=False) as bar:
         return [[_digest(path, bar.update) for path in each] for each in paths]
 
@@ -159,8 +160,7 @@ def _digest(path: Mask | None, tell: _Tell) -> str:
     if isinstance(path, Outline):
         return hashlib.sha256(repr(path).encode()).hexdigest()
     try:
-        with path.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
+        return sha256(path)
     except OSError:
         return "unreadable"  # an image is left out and listed, a mask is refused when its turn comes
 

@@ -251,7 +251,7 @@ class Audit:
     #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; of a comparison,
     #: against and the other's rates and so on by the names with _other; with scores, scores and calibration; with maps,
     #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust and,
-    #: of a corrected report, error_rates; where asked for, slices, repair and repair_costs (`audit.discovery`)
+    #: of a corrected report, error_rates; if asked for, intersections, slices, repair, repair_costs (`audit.discovery`)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data

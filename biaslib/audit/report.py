@@ -1,6 +1,5 @@
 """The page of an audit: one file that needs no network, no script and nothing beside it."""
 
-import tomllib
 import warnings
 from collections.abc import Container, Mapping
 from dataclasses import astuple
@@ -18,6 +17,7 @@ from biaslib.audit.records import ANSWERS, CARDS, VALUES, Audit, Shown
 from biaslib.figures import p_value, theme
 from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
+from biaslib.store.files import beside
 
 _SHIPPED = resources.files("biaslib.audit")
 
@@ -209,8 +209,9 @@ def _words(audit: Audit) -> dict[str, dict[str, str]]:
     known = {"correction": audit.settings["correction"], "gap": audit.settings["margin"], "power": POWER}
     known |= {"images": int(_recorded("reliability")["images"].iloc[0])}
     known |= {"rated": int(_recorded("error_rates")["images"].iloc[0])}
-    words = tomllib.loads(_SHIPPED.joinpath("report.toml").read_text(encoding="utf-8"))
-    return {part: {name: text.format(**known) for name, text in texts.items()} for part, texts in words.items()}
+    known |= {"confidence": audit.settings["confidence of outcomes"]}
+    words = beside(__file__).items()
+    return {part: {name: text.format(**known) for name, text in texts.items()} for part, texts in words}
 
 
 @cache

@@ -1,6 +1,7 @@
 """One audit from beginning to end."""
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -13,7 +14,7 @@ import pandas as pd
 from biaslib.audit import amplifying, discovery, findings, handover, measurements, report
 from biaslib.audit.discovery import Looked
 from biaslib.audit.findings import ALPHA, permutations_needed
-from biaslib.audit.inputs import LabelledImages, read_labels
+from biaslib.audit.inputs import LabelledImages, name_column, read_labels
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
 from biaslib.audit.opening import open_model
 from biaslib.audit.outlines import Mask
@@ -66,8 +67,8 @@ def run(**given: Any) -> Audit:
     options = AuditOptions(**given)
     options.check_place()
     alone = _by_target(options)
-    check = partial(_checked, opening=cache(open_model))  # a model is opened once for all targets
-    cases = [(check(one), None if one.against is None else check(one.other())) for one in alone]
+    once = cache(operator.call)  # all targets have one model and the same pictures
+    cases = [(_checked(one, once), None if one.against is None else _checked(one.other(), once)) for one in alone]
     asked = [case.asked if other is None else [case.asked, other.asked] for case, other in cases]
     key = fingerprint.of_value(asked if len(asked) > 1 else asked[0])
     options.check_folder(key)
@@ -110,14 +111,15 @@ def _is_table(source: Any) -> bool:
     return isinstance(source, (Path, pd.DataFrame)) or (isinstance(source, str) and Path(source).is_file())
 
 
-def _checked(options: AuditOptions, *, opening: Callable[..., Any]) -> _Case:
+def _checked(options: AuditOptions, once: Callable[..., Any]) -> _Case:
+    """With `once`, which calls a function, but not again with the same arguments."""
     inputs = read_labels(options)
     folder = options.data
-    unlabelled = () if folder is None else check_files(folder, inputs.files, leave_out=options.masks)
+    unlabelled = () if folder is None else once(check_files, folder, inputs.files, leave_out=options.masks)
     if folder is None or options.model is None:
         return _Case(options, inputs, unlabelled)
-    note = check_pictures(folder, inputs.files)
-    masks = {} if options.masks is None else find_masks(options.masks, folder, inputs.files)
+    note = once(check_pictures, folder, inputs.files)
+    masks = {} if options.masks is None else once(find_masks, options.masks, folder, inputs.files)
     if options.mask_value is not None and options.masks is not None and options.masks.is_file():
         raise BiaslibError(f"A mask value is for label maps, and {options.masks} holds outlines: leave it out.")
     roles = options.roles(masks)
@@ -125,9 +127,9 @@ def _checked(options: AuditOptions, *, opening: Callable[..., Any]) -> _Case:
     model = model_under_audit(
         options.model, weights=options.weights, output=options.output, yes=options.yes, no=options.no,
         group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
-        preprocessing=steps, attribution=options.attribution, layer=options.layer, opening=opening,
+        preprocessing=steps, attribution=options.attribution, layer=options.layer, opening=partial(once, open_model),
     )  # fmt: skip
-    digests = file_digests(folder, inputs.files, masks)
+    digests = once(file_digests, folder, inputs.files, tuple(map(tuple, masks.values())))
     return _Case(options, inputs, unlabelled, note, masks, roles, model, digests)
 
 
@@ -157,9 +159,8 @@ def _audited(measured: Sequence[_Measured], key: str) -> Audit:
     at_once = 1
     if options.corrected:
         groups = [(answered, group) for *_, answered, _ in measured for group in answered.groups if independent]
-        at_once = sum(len(amplifying.directions(*each)) for each in groups)
-        for name in ("gaps", "against", "regions"):
-            at_once += sum(int(tables[name]["p"].count()) for *_, tables in measured if name in tables)
+        counted = [tables[name]["p"].count() for *_, tables in measured for name in findings.TESTED if name in tables]
+        at_once = max(1, sum(len(amplifying.directions(*each)) for each in groups) + int(sum(counted)))
     images = sum(len(answered.labels) for _, _, answered, _ in measured)  # each target's are permuted
     permutations = options.permutations or _permutations(at_once, images) if independent else 0
     for _, _, answered, tables in measured:
@@ -169,7 +170,8 @@ def _audited(measured: Sequence[_Measured], key: str) -> Audit:
     made = sum(int(table["p"].count()) for tables in tested for table in tables.values())
     for (*_, tables), corrected in zip(measured, tested, strict=True):
         tables.update(corrected)
-    first, *further = (_audit(of, key, made=made, **family) for of in measured)
+    embedded = cache(partial(discovery.embed, case.model, options.data, batch=options.batch or 32))
+    first, *further = (_audit(of, key, made=made, embedded=embedded, **family) for of in measured)
     if not further:
         return first
     answers = _by_image([answered for _, _, answered, _ in measured], options)
@@ -184,18 +186,20 @@ def _by_image(targets: Sequence[LabelledImages], options: AuditOptions) -> pd.Da
         unlike = own.columns[(own != before).any()]
         table = table.rename(columns={name: f"{name} ({of.target.name})" for name in unlike})
         together = together.combine_first(table)[list(dict.fromkeys([*together, *table]))]
-    columns = (column.astype(str) for _, column in read(options.labels).items())
-    files = next(column for column in columns if {*together.index} <= {*column})
+    labels = read(options.labels)
+    files = labels[name_column(labels, options.file_column)].astype(str)
     return together.loc[files[files.isin(together.index)].unique()].reset_index(names="file").convert_dtypes()
 
 
-def _audit(measured: _Measured, key: str, *, made: int, permutations: int, at_once: int) -> Audit:
+def _audit(
+    measured: _Measured, key: str, *, made: int, embedded: Callable[..., np.ndarray], permutations: int, at_once: int
+) -> Audit:
     """The sentences on one target, and whatever else is made once the number of tests is known."""
     case, predictions, answered, tables = measured
     target, groups, model, options = answered.target, answered.groups, case.model, case.options
     alpha = ALPHA / max(1, made) if options.corrected else ALPHA
     tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha, margin=options.margin)
-    slices, repaired = _looked_further(case, predictions, answered)
+    slices, repaired = _looked_further(case, predictions, answered, embedded)
     tables |= {**slices.tables, **repaired.tables}
     tables["trust"] = report.reliability(tables)
     tables |= {"error_rates": report.error_rates(tables)} if options.corrected else {}
@@ -308,17 +312,18 @@ def _surest_mistakes(
             yield Shown(name, cell, names, tuple(map(float, margins[surest])), images, maps)
 
 
-def _looked_further(case: _Case, predictions: Predictions | None, answered: LabelledImages) -> tuple[Looked, Looked]:
-    """Discovery and repairs, as they were asked for."""
-    options, features, slices, repaired = case.options, np.empty((0, 0)), Looked({}), Looked({})
-    if case.model is not None and predictions is not None and options.data is not None:
-        if options.discover or options.repair:
-            features = discovery.embed(case.model, options.data, answered.files, options.batch or 32)
-        if options.discover:
-            spaces = {"features": features} | ({} if predictions.maps is None else {"maps": predictions.maps[:, 0]})
-            columns = discovery.columns_of(options.labels, answered)
-            slices = discovery.discover(answered, spaces, columns, options.seed)
+def _looked_further(
+    case: _Case, predictions: Predictions | None, answered: LabelledImages, embedded: Callable[..., np.ndarray]
+) -> tuple[Looked, Looked]:
+    """Discovery and repairs, as they were asked for; the features of images are the same for every target."""
+    options, slices, repaired = case.options, Looked({}), Looked({})
+    if options.discover and predictions is not None:
+        spaces = {"features": embedded(answered.files)}
+        spaces |= {} if predictions.maps is None else {"maps": predictions.maps[:, 0]}
+        columns = discovery.columns_of(options.labels, answered, options.file_column)
+        slices = discovery.discover(answered, spaces, columns, options.seed)
     if options.repair:
         now = options.threshold or 0.0
+        features = embedded(answered.files)
         repaired = discovery.repairs(answered, features, now=now, margin=options.margin, seed=options.seed)
     return slices, repaired

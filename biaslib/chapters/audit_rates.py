@@ -56,7 +56,7 @@ def error_rates(models: pd.DataFrame) -> pd.DataFrame:
     A row a report and world, all worlds first: `images`; of how many unbiased models anything is found (`accused`), the
     ends of their share's 95 % interval, and how many `by map alone`; for each of `BANDS` but the first of how many
     biased models with such an effect it is found; `outcomes right` of those told, `outcomes told` of those that truth
-    decides about; `slices by chance`, of all models, and `slices of the cue`, of biased and unbiased ones.
+    decides about; `slices by chance`, of all models; `slices of the cue`, of biased ones, and of unbiased ones.
     """
     rows, every = [], pd.concat([models.assign(world="all worlds"), models])
     for (report, world), of in every.groupby(["report", "world"], sort=False):
@@ -72,8 +72,8 @@ def error_rates(models: pd.DataFrame) -> pd.DataFrame:
         row["outcomes right"] = f"{of['right'].sum()} of {of['told'].sum()}"
         row["outcomes told"] = f"{of['told'].sum()} of {of['decided'].sum()}"
         row["slices by chance"] = f"{of['by_chance'].sum()} of {len(of)}"
-        shares = (f"{part['named'].sum()} of {len(part)}" for part in (biased, unbiased))
-        row["slices of the cue"] = ", unbiased ".join(shares)
+        for name, part in (("slices of the cue", biased), ("slices of the cue, unbiased", unbiased)):
+            row[name] = f"{part['named'].sum()} of {len(part)}"
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -15,8 +15,7 @@ _OUT = 5.0  # binomial counts further out than this have a probability below 1e-
 _LARGEST = 100_000_000  # images in a group
 _EXACT_BELOW = 10  # expected images in a cell
 _DRAWN = 10_000  # permutations
-_LOG_WORTH = (-5.0, 15.0)  # of images that other groups are worth: nothing, or all that matters
-_STEPS = (np.arange(16) + 0.5) / 16  # quantiles at which is integrated; twice as many move no end by half a point
+_STEPS = (np.arange(32) + 0.5) / 32  # at which is integrated; more matter only where groups have nothing in common
 
 
 def compare_shares(a: np.ndarray, b: np.ndarray, *, confidence: float = 0.95) -> Comparison:
@@ -111,28 +110,17 @@ def share_interval(hits: float, n: int, *, confidence: float = 0.95) -> Interval
 
 
 def shrunk_shares(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
-    r"""Shares of groups, each drawn toward one share the more, the fewer images it has (empirical Bayes).
+    r"""Shares of groups, each drawn toward those of the others the more, the fewer images it has (beta-binomial).
 
-    (3, G) the estimates $(hits + w\, toward) / (n + w)$ and the ends of 95 % intervals. The underlying shares are taken
-    to follow a beta distribution around `toward`, and w, the images that this is worth, makes (G,) hits among n most
-    likely (beta-binomial); hits and n may be fractions. The ends take neither the mean of that distribution nor w to be
-    known: both are integrated over, with flat priors on the mean and on w / (w + median n), and the ends are those of a
-    beta distribution with the mean and variance that come of it. They are NaN where `toward` is 0 or 1 or n is 0.
+    (3, G) estimates and the ends of 95 % intervals, from (G,) hits among n, which may be fractions. The underlying
+    shares are taken to follow a beta distribution: with its mean m, and w, the images that it is worth, the mean of a
+    group's share is $(hits + w m) / (n + w)$. Neither is taken to be known: both are integrated over, with flat priors
+    on m and on w / (w + median n). The estimate is the mean that comes of it, and the ends are those of a beta
+    distribution with this mean and the variance that comes of it. Where `toward`, the share of all images, about which
+    m is looked for, is 0 or 1, or no group has images, the estimates are `toward` and the ends NaN.
     """
     if toward in (0, 1) or not n.any():
         return np.array([[toward], [np.nan], [np.nan]]) + np.zeros(len(n))
-    prior = np.array([toward, 1 - toward])
-
-    def unlikely(log_worth: float) -> float:
-        a, b = np.exp(log_worth) * prior
-        return float((betaln(a, b) - betaln(hits + a, n - hits + b)).sum())
-
-    a, b = np.exp(scipy.optimize.minimize_scalar(unlikely, bounds=_LOG_WORTH, method="bounded").x) * prior
-    return np.array([(hits + a) / (n + a + b), *_shrunk_ends(hits, n, toward)])
-
-
-def _shrunk_ends(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
-    """(2, G) the ends of `shrunk_shares`."""
     worth = np.median(n[n > 0]) * (_STEPS / (1 - _STEPS))[:, None]
     # as many independent images as all are worth; each mean that is tried counts by its likelihood over its density
     images = n.sum() ** 2 * (worth + 1) / (n * (n + worth)).sum(axis=1, keepdims=True)
@@ -145,7 +133,7 @@ def _shrunk_ends(hits: np.ndarray, n: np.ndarray, toward: float) -> np.ndarray:
     middle = (weights * shares).sum(axis=(0, 1))
     variance = (weights * (shares * (1 - shares) / (size + 1) + (shares - middle) ** 2)).sum(axis=(0, 1))
     together = middle * (1 - middle) / variance - 1
-    return scipy.stats.beta.ppf([[0.025], [0.975]], middle * together, (1 - middle) * together)
+    return np.array([middle, *scipy.stats.beta.ppf([[0.025], [0.975]], middle * together, (1 - middle) * together)])
 
 
 def area_interval(area: float, positives: int, n: int) -> Interval:

@@ -163,11 +163,14 @@ def test_every_column_of_the_table_but_the_target_may_be_a_hint():
             "same": "x",
         }
     )
-    columns = discovery.columns_of(table.sample(frac=1, random_state=0), answered)
+    table.insert(0, "pair", answered.files[::-1])  # the same names, for other images
+    columns = discovery.columns_of(table.sample(frac=1, random_state=0), answered, None)
     assert list(columns) == ["old 1", "kind a", "kind b", "kind c", "age above 15"]
     np.testing.assert_array_equal(columns["kind b"], rows % 3 == 1)
     np.testing.assert_array_equal(columns["age above 15"], rows >= 15)
-    assert len(discovery.columns_of(table[["file", "cat"]], answered).columns) == 0
+    again = discovery.columns_of(table.rename(columns={"file": "photo"}), answered, "photo")
+    pd.testing.assert_frame_equal(again, columns)
+    assert len(discovery.columns_of(table[["file", "cat"]], answered, None).columns) == 0
     nothing = discovery._hint(pd.DataFrame(index=rows), [rows < 5, rows >= 5])
     assert nothing == "no column by 10 points"
 
@@ -320,7 +323,7 @@ def test_false_discoveries_in_a_generated_world_are_as_rare_as_they_are_meant_to
 
     def looked(score, spaces, wrong):
         answered = replace(images(wrong, score > 0, score), target=Binary("cat", ("0", "1"), ("land", "water")))
-        return discovery.discover(answered, spaces, discovery.columns_of(table, answered), 0)
+        return discovery.discover(answered, spaces, discovery.columns_of(table, answered, None), 0)
 
     shuffled = 0
     for number, (score, spaces) in enumerate(answers):

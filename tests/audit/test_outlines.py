@@ -131,6 +131,7 @@ def test_an_outline_that_cannot_be_drawn_is_refused_in_one_sentence(tmp_path, th
     [
         ({"images": 3}, "TypeError"),
         ({"images": [{"id": 1}]}, "KeyError: 'file_name'"),
+        ({"images": [{"id": 7, "file_name": "in/a.jpg", "width": 1e400, "height": 8}]}, "OverflowError"),
         ({"annotations": [{"image_id": 7, "category_id": 9}]}, "KeyError: 9"),
         ({"annotations": [{"image_id": 1, "category_id": 1}]}, "KeyError: 1"),
         (

@@ -23,7 +23,7 @@ def asked():
 
 
 def answers(model, folder, files, masks, **given):
-    return predict(model, folder, files, masks, digests=file_digests(folder, files, masks), **given)
+    return predict(model, folder, files, masks, digests=file_digests(folder, files, [*masks.values()]), **given)
 
 
 def test_answers_and_maps_are_those_of_the_model(spots, asked):

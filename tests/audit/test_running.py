@@ -19,7 +19,7 @@ from PIL import Image
 from torch import nn
 
 from biaslib import audit, cli
-from biaslib.audit import report
+from biaslib.audit import handover, report
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Plain, biased, both, draw, honest
 
@@ -66,8 +66,12 @@ def test_correction_is_on_unless_turned_off(spots):
     assert ((corrected > plain) | (plain == 1)).all()
     assert on.tables["visible"]["smallest"].iloc[0] > off.tables["visible"]["smallest"].iloc[0]
     said = [audit.page(found) for found in (on, off)]
-    assert ["correction for other tests: Holm" in page for page in said] == [True, False]
-    assert ["correction for other tests: none" in page for page in said] == [False, True]
+    levels = [found.settings["confidence of outcomes"] for found in (on, off)]
+    assert levels == [f"{1 - 0.05 / on.numbers['tests']:.2%}", "95.00%"]
+    for page, level in zip(said, levels, strict=True):
+        assert f"else the {level} interval allows both" in page
+        assert f"gaps in accuracy with their {level} intervals" in page
+    assert ["correction of p-values: Holm" in page for page in said] == [True, False]
     assert ["would find something where there is nothing" in page for page in said] == [False, True]
 
 
@@ -115,7 +119,8 @@ def test_a_report_says_how_often_such_reports_were_wrong(spots):
 
 def test_only_what_a_report_did_is_told_of():
     whole, maps, alone = (report.error_rates(tables) for tables in ({"regions", "slices"}, {"regions"}, set()))
-    assert list(whole.columns.difference(maps.columns)) == ["slices by chance", "slices of the cue"]
+    slices = ["slices by chance", "slices of the cue", "slices of the cue, unbiased"]
+    assert list(whole.columns.difference(maps.columns)) == slices
     with resources.files("biaslib.audit").joinpath("error_rates.csv").open(encoding="utf-8") as file:
         shipped = pd.read_csv(file).drop(columns="images")
     for kind, table in {"maps": whole, "answers alone": alone}.items():
@@ -344,6 +349,16 @@ def test_the_page_says_what_the_outcomes_mean_and_which_intervals_are_corrected(
     assert "1 point " in audit.page(from_labels(columns, threshold=0.5, margin=0.01))
 
 
+def test_intervals_that_allow_for_many_tests_are_not_said_to_be_holms():
+    found = from_labels(many(n=40), threshold=0.5)
+    captions, level = report._words(found)["captions"], f"{1 - 0.05 / found.numbers['tests']:.2%}"
+    for name in ("overview", "visible", "visible-figure"):
+        assert f"{level} interval" in captions[name]
+        assert "Holm" not in captions[name]
+    card = handover.cards(found)["model_card.md"]
+    assert f"whether a gap is larger than 5 points is of {level}. Correction of p-values: Holm" in card
+
+
 def test_captions_can_be_read():
     captions = report._words(from_labels(many(n=40), threshold=0.5))["captions"]
     new = (
@@ -356,6 +371,7 @@ def test_captions_can_be_read():
         "calibration",
         "intersections",
         "overview",
+        "error_rates",
     )
     assert [name for name in new if len(captions[name].split()) > 45] == []
 
@@ -833,6 +849,23 @@ def test_clusters_follow_the_images_that_can_be_read_and_attention_is_by_cluster
     assert found.answers["patient"].tolist() == [str(row // 3) for row in range(60) if row > 3 and row != 5]
     # the four that were left out are in the folder, too
     assert any("no row that is used names them: 4 of the images" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("corrected", [True, False])
+def test_of_two_clusters_everything_is_described_and_nothing_tested(tmp_path, corrected):
+    columns = many(n=200) | {"site": ["north", "south"] * 100}
+    given = {"threshold": 0.5, "cluster": "site", "permutations": None, "corrected": corrected}
+    found = from_labels(columns, out=tmp_path / "out", **given)
+    assert found.numbers["tests"] == 0
+    assert found.findings == ()
+    assert found.tables["gaps"]["p"].isna().all()
+    assert set(found.tables["visible"]["outcome"]) == {"cannot be told"}
+    assert sum("one side has images of fewer than 3 clusters" in reason for reason in found.unmeasured) == 2
+    alone = from_labels(columns, threshold=0.5)
+    pd.testing.assert_frame_equal(found.tables["counts"], alone.tables["counts"])
+    gaps = [[gap.estimate for gap in each.tables["gaps"]["gap"]] for each in (found, alone)]
+    assert gaps[0] == gaps[1]
+    assert "No gap could have been seen in so few images" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_help_loads_nothing_heavy():

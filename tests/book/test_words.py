@@ -14,8 +14,9 @@ from tests.book.conftest import ROOT
 CONTENTS = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
 SHAPED = (
     "The idea", "Attention", "Attention on faces", "Amplification", "Attribution maps", "Counterfactuals", "The dial",
+    "Your own model",
 )  # fmt: skip
-OLD = {"manipulating"}  # a narrative
+OLD = {"manipulating", "quickstart"}  # narratives
 PARTS = [part for part in CONTENTS["parts"] if part["caption"] in SHAPED]
 CHAPTERS = [name for part in PARTS for entry in part["chapters"] if (name := Path(entry["file"]).name) not in OLD]
 # steps of a dial, levels of intervals, and bounds of a scale are not results
@@ -33,7 +34,8 @@ def prose(name: str) -> str:
         text = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
     else:
         text = (ROOT / "notebooks" / f"{name}.md").read_text(encoding="utf-8").split("---", 2)[2]
-    for pattern in (r"```\{code-cell\}.*?\n```", r"\$\$.*?\$\$", r"\$[^$]+\$", r"^\|.*$", r"^:[\w-]+:.*$", r"<[^>]+>"):
+    code = r"```(?:\{code-cell\}|bash).*?\n```"
+    for pattern in (code, r"\$\$.*?\$\$", r"\$[^$]+\$", r"^\|.*$", r"^:[\w-]+:.*$", r"<[^>]+>"):
         text = re.sub(pattern, "", text, flags=re.DOTALL if "```" in pattern or "\\$" in pattern else re.MULTILINE)
     text = re.sub(r"\{glue:text\}`[^`]+`", "GLUED", text)
     text = re.sub(r"\{[\w:]+\}`[^`]+`|`[^`]+`", "NAME", text)

@@ -54,7 +54,7 @@ def test_models_are_counted_by_what_is_true_of_them():
     ]  # fmt: skip
     assert every[["outcomes right", "outcomes told"]].tolist() == ["7 of 8", "8 of 21"]
     assert every["slices by chance"] == "1 of 6"
-    assert every["slices of the cue"] == "2 of 3, unbiased 1 of 3"
+    assert every[["slices of the cue", "slices of the cue, unbiased"]].tolist() == ["2 of 3", "1 of 3"]
     assert table.loc["pets", ["accused", "about 0.1", "outcomes right"]].tolist() == ["1 of 1", "0 of 1", "3 of 3"]
 
 
@@ -163,6 +163,15 @@ def test_the_table_that_audits_carry_is_that_of_the_record():
     assert models["world"].nunique() == 4
     assert min((models["strength"] == 0).sum(), (models["strength"] > 0).sum()) >= 40
     assert not models.duplicated(["world", "strength", "seed"]).any()
+
+
+def test_a_report_says_where_effects_and_outcomes_begin_to_count():
+    page = resources.files("biaslib.audit").joinpath("report.html.j2").read_text(encoding="utf-8")
+    *first, last = [f"{end:g}" for end in list(audit_rates.BANDS.values())[:-1]]
+    assert f"The four columns begin at {', '.join(first)} and {last}." in page
+    margin = f"{100 * audit.AuditOptions.margin:g} points"
+    assert f"whose true size was further than {audit_rates._CLEAR:g} from the margin of {margin}." in page
+    assert len(first) + 1 == 4
 
 
 if __name__ == "__main__":
