@@ -16,7 +16,7 @@ from biaslib import attribution, models
 from biaslib.audit.opening import open_model
 from biaslib.audit.pictures import Preprocessing
 from biaslib.audit.tables import listed
-from biaslib.errors import BiaslibError, reason
+from biaslib.errors import BiaslibError, reason, refused
 from biaslib.store import fingerprint
 
 WAYS = ("grad-cam", "rollout", "integrated-gradients", "occlusion", "none")  # of drawing maps
@@ -63,10 +63,7 @@ def _read_as(
             raise BiaslibError(f"There is no output {number}: the model has {outputs}, counted from 0.")
     if yes or no:
         if output is not None or group_outputs or threshold is not None:
-            raise BiaslibError(
-                "Classes of which the largest wins go without an output, outputs for groups and a threshold: leave "
-                "those out, or the classes."
-            )
+            raise refused("classes beside an output")
         if not yes:
             raise BiaslibError("There are classes that mean no and none that mean yes: name those, too.")
         if both := sorted({*yes} & {*no}):
@@ -79,22 +76,13 @@ def _read_as(
         raise BiaslibError("Outputs for groups need the output of the target named, too.")
     if output is None and outputs == 2:
         if threshold is not None:
-            raise BiaslibError(
-                "Two outputs are read as two classes, of which the larger wins, and need no threshold: leave it out, "
-                "or name the output that it is for."
-            )
+            raise refused("threshold beside two classes")
         return _Reading((1,), (0,))
     if output is None and outputs > 2:
-        raise BiaslibError(
-            f"The model has {outputs} outputs: name the classes that mean yes where the largest output wins, or the "
-            "output that tells the target, with its threshold, where every output answers a question of its own."
-        )
+        raise refused("outputs that nobody has named", outputs=outputs)
     named = (output or 0, *group_outputs)
     if threshold is None and outputs > len(set(named)):
-        raise BiaslibError(
-            f"Output {output} is one of {outputs}: name it as a class that means yes where the largest output wins, or "
-            "give its threshold (0 for logits, 0.5 for probabilities) where every output answers a question of its own."
-        )
+        raise refused("output without a threshold", output=output, outputs=outputs)
     return _Reading(named[:1], (), named[1:], threshold or 0.0)
 
 
@@ -247,9 +235,7 @@ def model_under_audit(
     unsure, sums = not read.no and threshold is None, raw.reshape(len(raw), -1).sum(dim=1)
     # as softmax gives them
     if unsure and outputs > 1 and (raw >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
-        raise BiaslibError(
-            f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or logits."
-        )
+        raise refused("probabilities without a threshold", outputs=outputs)
     if layer is not None:
         if attribution not in (None, "grad-cam"):
             raise BiaslibError(f"A layer is for Grad-CAM, not for {attribution}: leave one of the two out.")
@@ -270,16 +256,10 @@ def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
         with torch.inference_mode():
             outputs = model(several)
     except Exception as error:  # whatever the user's model raises
-        raise BiaslibError(
-            f"The model cannot take {len(several)} images of {shape} ({reason(error)}): give the size it was "
-            "made for, and a batch of 1 if it was exported with one image at a time."
-        ) from error
+        raise refused("pictures that are not taken", n=len(several), shape=shape, reason=reason(error)) from error
     if not isinstance(outputs, torch.Tensor) or outputs.ndim not in (1, 2) or len(outputs) != len(several):
         kind = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        raise BiaslibError(
-            f"The model answers {len(several)} images by {kind}, and a row of numbers for each image is needed: wrap "
-            "it in a module that returns its logits (N, outputs)."
-        )
+        raise refused("answers of another shape", n=len(several), kind=kind)
     if not torch.isfinite(outputs).all():
         raise BiaslibError("The model answers pictures of noise by NaN or infinity: check its weights.")
     return outputs

@@ -115,16 +115,11 @@ def _outcomes(audit: Audit, caption: str, name: str) -> figures.HtmlFigure:
 
 
 def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.HtmlFigure:
-    cells = list(maps)
-    return figures.show(
-        figures.image_strip(
-            {f"{_plain(target)}: mean share of the map": np.stack(list(maps.values()))},
-            labels=[_plain(cell) for cell in cells],
-        ),
-        alt=f"Mean attention maps for the cells {'; '.join(cells)}.",
-        caption=f"Where the map of the answer lies on average, by {group}, cell by cell, one scale: bright is much.",
-        name=name,
-    )
+    row = {f"{_plain(target)}: mean share of the map": np.stack(list(maps.values()))}
+    strip = figures.image_strip(row, labels=[_plain(cell) for cell in maps])
+    alt = f"Mean attention maps for the cells {'; '.join(maps)}."
+    caption = f"Where the map of the answer lies on average, by {group}, cell by cell, one scale: bright is much."
+    return figures.show(strip, alt=alt, caption=caption, name=name)
 
 
 def _mistakes(mistakes: Shown, images: np.ndarray, name: str) -> figures.HtmlFigure:
@@ -136,20 +131,13 @@ def _mistakes(mistakes: Shown, images: np.ndarray, name: str) -> figures.HtmlFig
         both, totals = np.concatenate([images, images]), mistakes.maps.sum((1, 2), keepdims=True)
         bare = np.zeros_like(mistakes.maps)
         heat = np.concatenate([bare, np.divide(mistakes.maps, totals, out=bare.copy(), where=totals > 0)])
-        figure = figures.maps_over_images(
-            _padded(both, len(images), columns),
-            _padded(heat, len(images), columns),
-            columns=columns,
-            titles=[title for row in (titles, [""] * len(titles)) for title in row + [""] * (columns - len(row))],
-            label="share of the map",
-        )
+        both, heat = (_padded(values, len(images), columns) for values in (both, heat))
+        above = [*titles, *[""] * (2 * columns - len(titles))]
+        figure = figures.maps_over_images(both, heat, columns=columns, titles=above, label="share of the map")
     below = "" if mistakes.maps is None else " and, below, where the map lies"
-    return figures.show(
-        figure,
-        alt=f"{len(images)} images of {mistakes.cell}, all answered wrongly{below}.",
-        caption=f"{mistakes.cell}: the surest wrong answers{below}. Above each: the answer, 0 being undecided.",
-        name=name,
-    )
+    alt = f"{len(images)} images of {mistakes.cell}, all answered wrongly{below}."
+    caption = f"{mistakes.cell}: the surest wrong answers{below}. Above each: the answer, 0 being undecided."
+    return figures.show(figure, alt=alt, caption=caption, name=name)
 
 
 def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
@@ -162,9 +150,8 @@ def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
 
 def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, str]) -> figures.HtmlFigure:
     # a flag that is not set, and a value that is defined nowhere, are not worth a column
-    mute = frame.columns.intersection(
-        ["small", "in the training labels", "unrelated errors", "signed", "p corrected", "calibration error"]
-    )
+    rare = ["small", "in the training labels", "unrelated errors", "signed", "p corrected", "calibration error"]
+    mute = frame.columns.intersection(rare)
     idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
     shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=columns)
     special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}

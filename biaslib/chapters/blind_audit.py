@@ -9,7 +9,7 @@ import pandas as pd
 from biaslib import recipes, training
 from biaslib.dial.measuring import Case, balanced, probability
 from biaslib.dial.trials import Trial
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.statistics import Interval, holm, interval
 from biaslib.statistics.detection import winkler
 from biaslib.statistics.proportions import compare_shares
@@ -26,10 +26,7 @@ _EDITED: Final = 100  # balanced images that each candidate is put into and take
 def assign(trials: Sequence[Trial], envelopes: Sequence[int], *, seed: int = 0) -> list[Trial]:
     """The models of the game in the envelopes: the same number is the same model, other numbers are others."""
     if any(not 0 <= number < len(trials) for number in envelopes) or len(set(envelopes)) < len(envelopes):
-        raise BiaslibError(
-            f"envelopes must be different whole numbers from 0 to {len(trials) - 1}, one for each model, "
-            f"not {list(envelopes)}."
-        )
+        raise refused("wrong envelopes", last=len(trials) - 1, envelopes=list(envelopes))
     order = np.random.default_rng([seed, 20_101]).permutation(len(trials))
     return [trials[order[number]] for number in envelopes]
 

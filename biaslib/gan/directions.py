@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.svm import LinearSVC
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 from biaslib.statistics import Interval, interval
 
 _PROTECTED: Final = ("Male",)
@@ -141,10 +141,7 @@ def _matched(
     check_number("each, codes on either side,", each, 10, whole=True)
     if pairs.sum() < 10:
         among = f" that agree in {', '.join(others)}" if others else ""
-        raise BiaslibError(
-            f"{attribute} needs at least 10 images with it and as many without it{among}, and there are {pairs.sum()}: "
-            "encode more images, or balance on fewer attributes."
-        )
+        raise refused("too few codes", attribute=attribute, among=among, n=pairs.sum())
     kept = np.floor(pairs * min(1.0, each / pairs.sum())).astype(int)
     kept[np.argsort(kept - pairs, kind="stable")[: min(each, pairs.sum()) - kept.sum()]] += 1  # what rounding left
     chosen = [rng.permutation(rows)[:count] for side, count in zip(sides, kept, strict=True) for rows in side]
