@@ -123,12 +123,7 @@ def _checked(options: AuditOptions, once: Callable[..., Any]) -> _Case:
     if options.mask_value is not None and options.masks is not None and options.masks.is_file():
         raise BiaslibError(f"A mask value is for label maps, and {options.masks} holds outlines: leave it out.")
     roles = options.roles(masks)
-    steps = {name: getattr(options, name) for name in ("size", "mean", "std", "crop", "mask_value")}
-    model = model_under_audit(
-        options.model, weights=options.weights, output=options.output, yes=options.yes, no=options.no,
-        group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
-        preprocessing=steps, attribution=options.attribution, layer=options.layer, opening=partial(once, open_model),
-    )  # fmt: skip
+    model = model_under_audit(options, partial(once, open_model))
     digests = once(file_digests, folder, inputs.files, tuple(map(tuple, masks.values())))
     return _Case(options, inputs, unlabelled, note, masks, roles, model, digests)
 
