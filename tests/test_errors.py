@@ -37,7 +37,7 @@ def test_every_place_gives_the_words_that_its_sentence_takes():
 def test_a_sentence_is_one_sentence_that_does_not_fit_a_line(problem):
     assert SENTENCES[problem].endswith(".")
     assert "\n" not in SENTENCES[problem]
-    assert len(SENTENCES[problem]) > 75
+    assert len(SENTENCES[problem]) > 60
 
 
 def test_sentences_are_listed_by_the_modules_that_refuse_with_them():
