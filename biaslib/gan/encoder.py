@@ -12,7 +12,7 @@ from torch import nn
 from tqdm import trange
 
 from biaslib import models
-from biaslib.errors import BiaslibError
+from biaslib.errors import refused
 from biaslib.gan.networks import GeneratorNetwork, pixel_norm
 from biaslib.training.loop import Resumable, resumed
 
@@ -39,9 +39,7 @@ class Encoder(nn.Module):
     def __init__(self, *, latent: int, size: int, widths: tuple[int, ...]) -> None:
         super().__init__()
         if size != 4 * 2 ** len(widths):
-            raise BiaslibError(
-                f"{len(widths)} widths bring images of {4 * 2 ** len(widths)} px down to 4, not those of {size}."
-            )
+            raise refused("widths for another size", widths=len(widths), read=4 * 2 ** len(widths), size=size)
         layers: list[nn.Module] = []
         for before, width in zip((3, *widths), widths, strict=False):
             convolution = nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False)

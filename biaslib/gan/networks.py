@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 
 _RECTIFIED: Final = sqrt(2)  # what a rectified unit takes from the variance, its layer gives back
 
@@ -103,10 +103,7 @@ class GeneratorNetwork(nn.Module):
         how far it is faded in: 0 is the level below, enlarged. Other lengths of codes, or levels, are a `BiaslibError`.
         """
         if codes.ndim != 2 or codes.shape[1] != self.latent:
-            raise BiaslibError(
-                f"Latent codes must be (N, {self.latent}) for this generator, not {tuple(codes.shape)}: take "
-                "codes from its own encoder or draw them of its own length."
-            )
+            raise refused("codes of another length", latent=self.latent, shape=tuple(codes.shape))
         level = len(self.widths) - 1 if level is None else level
         check_number("level", level, 0, len(self.widths) - 1, whole=True)
         features = self.first(pixel_norm(codes)).reshape(-1, self.widths[0], 4, 4)

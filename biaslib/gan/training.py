@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from biaslib import models
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, refused
 from biaslib.gan.networks import Critic, GeneratorNetwork
 from biaslib.training.config import autocast
 from biaslib.training.loop import Resumable, resumed
@@ -52,17 +52,12 @@ class GanConfig:
     def __post_init__(self) -> None:
         check_known("loss", self.loss, ("wgan-gp", "r1"))
         if len(self.growth) != len(self.widths):
-            raise BiaslibError(
-                f"growth and widths name one level each, but there are {len(self.growth)} and {len(self.widths)}."
-            )
+            raise refused("levels that differ", growth=len(self.growth), widths=len(self.widths))
         total = sum(map(sum, self.growth))
         if not math.isclose(total, 1.0, abs_tol=1e-6) or min(map(min, self.growth)) < 0:
             raise BiaslibError(f"The shares of growth must be at least 0 and sum to 1, not to {total:g}.")
         if self.batch < 2 or self.images < self.batch * self.chunks or self.chunks < 1:
-            raise BiaslibError(
-                f"A batch has at least 2 images and each of {self.chunks} chunks at least one batch, but images is "
-                f"{self.images} and batch {self.batch}."
-            )
+            raise refused("too few images to grow with", config=self)
 
     @property
     def size(self) -> int:
