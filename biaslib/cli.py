@@ -244,7 +244,7 @@ def _audit(
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers
 
-    limit = None if fail_on is None else audits.handover.gap_limit(fail_on)
+    limit = None if fail_on is None else audits.findings.gap_limit(fail_on)
     asked |= {name: class_numbers(asked[name]) for name in ("yes", "no") if asked[name] is not None}
     asked["bins"] = {name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())}
     asked |= {"groups": group, "group_outputs": group_output, "corrected": not uncorrected, "images": not no_images}
@@ -253,7 +253,7 @@ def _audit(
     result = audits.run(**{name: value for name, value in asked.items() if value is not None and name not in others})
     sys.stderr.writelines(f"{remark}\n" for remark in result.remarks())
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
-    if fail_on is not None and (why := audits.handover.failure(result, limit)):
+    if fail_on is not None and (why := audits.findings.failure(result, limit)):
         _stop(f"stopped as --fail-on {fail_on} asks: {why}.", code=3)
 
 

@@ -1,6 +1,7 @@
-"""From measurements to sentences: which tests there are, what they find, and what could not be measured."""
+"""From measurements to sentences: which tests there are, what they find or could not measure, what stops a pipeline."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,7 +11,8 @@ from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.measurements import FEW, SMALL, Tables
 from biaslib.audit.model import ModelUnderAudit
 from biaslib.audit.predictions import Predictions
-from biaslib.audit.records import Finding
+from biaslib.audit.records import Audit, Finding
+from biaslib.errors import BiaslibError
 from biaslib.figures import p_value
 from biaslib.figures.table import number
 from biaslib.statistics import Interval, holm
@@ -151,6 +153,25 @@ def without_maps(
     for row in regions:
         if row["n"] < images:
             yield say["no_mask"].format(**row, lacking=images - row["n"], images=images)
+
+
+def gap_limit(fail_on: str) -> float | None:
+    """The limit of `gap>0.05`, None of `finding`; a BiaslibError for anything else."""
+    limit = re.fullmatch(r"gap>(0?\.\d+)", fail_on)
+    if limit is None and fail_on != "finding":
+        raise BiaslibError(f"fail-on is 'finding' or a gap such as 'gap>0.05', in quotation marks, not {fail_on!r}.")
+    return None if limit is None else float(limit[1])
+
+
+def failure(audit: Audit, limit: float | None) -> str:
+    """Why a pipeline stops, "" where it goes on: anything was found, or a gap is shown to be larger than a limit."""
+    if limit is None:
+        found = [each for _, one in audit.parts() for each in one.findings if each.kind != "smaller gap"]
+        return f"{len(found)} found" if found else ""
+    # whose intervals allow for the number of tests
+    gaps = [row for _, one in audit.parts() for row in one.tables["visible"].to_dict("records")]
+    beyond = [row for row in gaps if max(row["gap"].low, -row["gap"].high) > limit]
+    return "; ".join(f"the gap of {row['group']} among {row['among']} is {number(row['gap'], '.3f')}" for row in beyond)
 
 
 def permutations_needed(tests: int) -> int:

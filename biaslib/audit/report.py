@@ -1,5 +1,6 @@
-"""The page of an audit: one file that needs no network, no script and nothing beside it."""
+"""What an audit hands on: its page, which needs no network and nothing beside it, and two cards in Markdown."""
 
+import re
 import warnings
 from collections.abc import Container, Mapping
 from dataclasses import astuple
@@ -19,6 +20,7 @@ from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
 from biaslib.store.files import beside
 
+_MARKS = re.compile(r"[\\`*_{}<>|~$&#]|\[(?![-−\d])|\](?=[(\[:])")
 _SHIPPED = resources.files("biaslib.audit")
 
 
@@ -29,12 +31,20 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         parts = [(one, f"-target-{at}" if audit.further else "") for at, (_, one) in enumerate(audit.parts(), start=1)]
         shown = [{name: piece.html for name, piece in pieces(one, mark).items()} for one, mark in parts]
-    shipped = templates(autoescape=True)
+    shipped = _templates(autoescape=True)
     shipped.filters["percent"] = lambda value: printed(value, ".1%")
     return shipped.get_template("report.html.j2").render(
         audit=audit, parts=list(zip(parts, shown, strict=True)), overview=_overview, words=_words(audit),
         palette=theme.report_css(), power=POWER, values=VALUES, answers=ANSWERS, cards=CARDS,
     )  # fmt: skip
+
+
+def cards(audit: Audit) -> dict[str, str]:
+    """The model card and the annex by their files' names, in Markdown that no name or label can add to."""
+    shipped = _templates(finalize=_escaped, keep_trailing_newline=True)
+    shipped.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    shown = {"audit": audit, "number": printed, "p_value": p_value}
+    return {name: shipped.get_template(f"{name}.j2").render(shown) for name in CARDS}
 
 
 def pieces(audit: Audit, mark: str = "") -> dict[str, figures.HtmlFigure]:
@@ -185,10 +195,17 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def templates(**options: Any) -> jinja2.Environment:
+def _templates(**options: Any) -> jinja2.Environment:
     """What is beside this module; a name that an audit does not have is an error."""
     loader, strict = jinja2.PackageLoader("biaslib", "audit"), jinja2.StrictUndefined
     return jinja2.Environment(loader=loader, undefined=strict, trim_blocks=True, lstrip_blocks=True, **options)
+
+
+def _escaped(value: Any) -> str:
+    # what is marked as safe is Markdown already
+    if hasattr(value, "__html__"):
+        return str(value)
+    return _MARKS.sub(lambda mark: f"\\{mark[0]}", re.sub(r"\s+", " ", str(value)))
 
 
 def _words(audit: Audit) -> dict[str, dict[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.audit import amplifying, discovery, findings, handover, measurements, report
+from biaslib.audit import amplifying, discovery, findings, measurements, report
 from biaslib.audit.discovery import Looked
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, name_column, read_labels
@@ -74,7 +74,7 @@ def run(**given: Any) -> Audit:
     options.check_folder(key)
     audit = _audited([_measured(case, other) for case, other in cases], key)
     if options.out is not None:
-        audit.write({PAGE: report.page(audit), **handover.cards(audit)}, options.out, force=options.force)
+        audit.write({PAGE: report.page(audit), **report.cards(audit)}, options.out, force=options.force)
     return audit
 
 
