@@ -12,6 +12,7 @@ from biaslib.audit.measurements import FEW, SMALL, Tables
 from biaslib.audit.model import ModelUnderAudit
 from biaslib.audit.predictions import Predictions
 from biaslib.audit.records import Audit, Finding
+from biaslib.audit.tables import listed
 from biaslib.errors import BiaslibError
 from biaslib.figures import p_value
 from biaslib.figures.table import number
@@ -85,9 +86,11 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
             yield found("region", row["region"], "regions", row, held=held, share=share, more=more)
 
 
-def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
-    """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
+def warnings(tables: Tables, answered: LabelledImages, *, of: int) -> Iterator[str]:
+    """What a reader must know first: images lost (`of` so many), a model of little use, gaps that are not known."""
     say, target, overall = _SAY["warnings"], answered.target, tables["overall"].set_index("measure")["value"]
+    if (lost := of - len(answered.files)) > of / 10:
+        yield say["lost"].format(lost=lost, of=of)
     said, accuracy, common = (overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes"))
     majority = target.words[1] if common >= 0.5 else target.words[0]
     common = max(common, 1 - common)
@@ -105,6 +108,18 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             yield say["no_image"].format(**row, empty=outside if row["n_in"] else inside)
         elif np.isnan(smallest):
             yield say["unseen"].format(**row, better=max(row["right_in"], row["right_out"]))
+
+
+def notes(asked: LabelledImages, answered: LabelledImages, unlabelled: Sequence[str], deep: int) -> Iterator[str]:
+    """What a reader should know of the data: of images of 16 bits, so many, and of those that were not looked at."""
+    say, readable = _SAY["notes"], {*answered.files}
+    yield from asked.notes
+    if deep:
+        yield say["deep"].format(deep=deep)
+    if unreadable := [name for name in asked.files if name not in readable]:
+        yield say["unreadable"].format(n=len(unreadable), names=", ".join(unreadable))
+    if unlabelled:
+        yield say["unlabelled"].format(n=len(unlabelled), names=listed(unlabelled))
 
 
 def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:

@@ -97,10 +97,8 @@ class Preprocessing:
     def words(self) -> str:
         """For the report."""
         mean, std = (" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std))
-        return (
-            f"shorter side to {int(self.size / self.crop)} px ({self.interpolation}), the middle {self.size} x "
-            f"{self.size}; mean {mean}, deviation {std}; {self.source}"
-        )
+        side = f"{int(self.size / self.crop)} px ({self.interpolation}), the middle {self.size} x {self.size}"
+        return f"shorter side to {side}; mean {mean}, deviation {std}; {self.source}"
 
     def normalised(self, pictures: np.ndarray) -> np.ndarray:
         """(N, size, size, 3) uint8 -> (N, 3, size, size) float32, as the model takes them."""
@@ -132,20 +130,16 @@ def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = 
     return tuple(sorted({file.relative_to(folder).as_posix() for file in others} - named))
 
 
-def check_pictures(folder: Path, files: Sequence[str]) -> str:
-    """What a reader should know of how the pictures are read; "" where there is nothing."""
+def check_pictures(folder: Path, files: Sequence[str]) -> int:
+    """How many of the pictures have 16 bits a colour; refuses those of which nobody knows how to read them."""
     _refuse_links_out(folder, [folder / name for name in files], "images")
     depths = {name: _depth(folder / name) for name in files}
     if unknown := [name for name, bits in depths.items() if bits == 32]:
         raise refused("images of unknown range", n=len(unknown), which=listed(unknown))
-    if not (deep := [name for name, bits in depths.items() if bits == 16]):
-        return ""
+    deep = [name for name, bits in depths.items() if bits == 16]
     if _all_dark(folder / name for name in deep):
         raise refused("dark images", n=len(deep), which=listed(deep))
-    return (
-        f"{len(deep):,} of the images have 16 bits a colour; all were scaled to 8 bits by the range of the type, "
-        "65,535, and not by the values in them."
-    )
+    return len(deep)
 
 
 def _refuse_links_out(folder: Path, paths: Sequence[Path], what: str) -> None:

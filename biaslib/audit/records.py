@@ -95,9 +95,8 @@ class AuditOptions:
         if self.model is not None and self.data is None:
             raise BiaslibError("A model needs images: name their folder.")
         for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch")
-        idle = [
-            name for name in (*for_model, "mask_value", "attribution", "layer") if getattr(self, name) not in (None, ())
-        ]
+        for_model = (*for_model, "mask_value", "attribution", "layer")
+        idle = [name for name in for_model if getattr(self, name) not in (None, ())]
         if self.predictions is not None and idle:
             verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")
             raise refused("options without effect", idle=" and ".join(idle), verb=verb, pronoun=pronoun)

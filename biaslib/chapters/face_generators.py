@@ -20,9 +20,8 @@ from biaslib import models, store
 from biaslib.book import find_project
 from biaslib.errors import BiaslibError, check_known, check_number, refused
 from biaslib.gan.counterfactuals import draw, latent_codes, opened
-from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
-from biaslib.gan.networks import GeneratorNetwork
-from biaslib.gan.training import GanConfig, grow
+from biaslib.gan.networks import Encoder, GeneratorNetwork
+from biaslib.gan.training import EncoderConfig, GanConfig, encoded, grow, latent_correlation, train_encoder
 from biaslib.recipes import CELEBA, Drawn, Loaded
 from biaslib.store import fingerprint, parallel, results, stored
 from biaslib.store.files import beside, tupled

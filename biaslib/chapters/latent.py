@@ -111,10 +111,8 @@ class CodeRequest:
         if not isinstance(networks, face_generators.FaceGenerator):  # somebody's own: by what it does
             images = networks.draw(codes := networks.sample(16, 0))
             return fingerprint.of_value([codes, images, networks.encode(images)])
-        states = [network.state_dict() for network in (networks.generator, networks.encoder)]
-        return fingerprint.of_value(
-            [{name: tensor.cpu().numpy() for name, tensor in state.items()} for state in states]
-        )
+        states = [network.state_dict().items() for network in (networks.generator, networks.encoder)]
+        return fingerprint.of_value([{name: tensor.cpu().numpy() for name, tensor in state} for state in states])
 
 
 def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:

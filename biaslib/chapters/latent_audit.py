@@ -241,9 +241,7 @@ def audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
 def smiles(audit: DirectionAudit) -> Callable[[np.ndarray], np.ndarray]:
     """Images (N, size, size, 3) -> (models, N) probabilities of a smile by the classifiers under audit."""
     targets = [load(model.recipe) for model in audit.target_classifiers]
-    return lambda images: np.stack([expit(training.predict(model, images)[:, 0]) for model in targets]).astype(
-        np.float32
-    )
+    return lambda images: np.stack([expit(training.predict(model, images)[:, 0]) for model in targets], dtype="f4")
 
 
 def pixels_apart(first: np.ndarray, second: np.ndarray) -> float:

@@ -31,7 +31,6 @@ def explorer(
     titles: Sequence[str] | None = None,
     alt: str,
     caption: str | None = None,
-    name: str | None = None,
 ) -> HtmlFigure:
     """Image by image: a slider over the settings, the image under its map, the mask's outline, the image's numbers.
 
@@ -39,8 +38,8 @@ def explorer(
     image, kept to 8 bits, each map's maximum being the brightest; NaN counts as 0. `settings` are S words for the
     slider's stops ("50 %" ... "100 %"); `setting_name` says what it sets. The outline of `masks` (N, H, W) bool, which
     mark what `mask_name` says ("bird"), can be switched on and off. `table` names (S, N) numbers shown beside the
-    image; NaN reads "n/a". Each image has one of N `titles`. `alt`, `caption` and `name` are as for `show`. A
-    `BiaslibError` is raised for shapes that do not fit, negative maps, or an empty alt text.
+    image; NaN reads "n/a". Each image has one of N `titles`. `alt` and `caption` are as for `show`. A `BiaslibError`
+    is raised for shapes that do not fit, negative maps, or an empty alt text.
     """
     images = check_images(images)
     levels = _quantise(check_maps(maps, len(settings), len(images)))
@@ -60,7 +59,7 @@ def explorer(
     }
     first = overlay(images[0], levels[0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
     shown = f"{words[0]} with its map at {setting_name} {settings[0]}"
-    return _piece("explorer", data, data_uri(first, lossless=False), shown, alt=alt, caption=caption, name=name)
+    return _piece("explorer", data, data_uri(first, lossless=False), shown, alt=alt, caption=caption)
 
 
 def dial(

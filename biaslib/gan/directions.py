@@ -52,9 +52,8 @@ def attribute_direction(
     has = labels[attribute].to_numpy(bool)
     if has.all() or not has.any():
         raise BiaslibError(f"{attribute} has one value on all {len(has)} images: a direction needs both.")
-    rows = _matched(
-        labels.reset_index(drop=True), attribute, tuple(name for name in balanced_on if name != attribute), each, rng
-    )
+    others = tuple(name for name in balanced_on if name != attribute)
+    rows = _matched(labels.reset_index(drop=True), attribute, others, each, rng)
     tested = np.zeros(len(rows), bool)
     for side in (True, False):  # as many of each side are held out
         members = np.flatnonzero(has[rows] == side)

@@ -1,4 +1,4 @@
-"""Generator and critic that grow from 4 x 4 pixels up (Karras et al. 2018), in the sizes a book can train."""
+"""Generator and critic that grow from 4 x 4 pixels up (Karras et al. 2018), in sizes a book can train; an encoder."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -148,3 +148,27 @@ class Critic(nn.Module):
                 features = torch.lerp(self.from_rgb[level - 1](F.avg_pool2d(images, 2)), features, alpha)
         features = self.blocks[0](_with_minibatch_deviation(features))
         return self.last(F.leaky_relu(self.hidden(features.flatten(1)), 0.2))[:, 0]
+
+
+class Encoder(nn.Module):
+    """Images to codes of unit root mean square, the only ones that a generator of pixel-normed codes can tell apart.
+
+    A code has `latent` numbers, an image `size` pixels a side, which the `widths` bring to 4, else a `BiaslibError`.
+    """
+
+    def __init__(self, *, latent: int, size: int, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        if size != 4 * 2 ** len(widths):
+            raise refused("widths for another size", widths=len(widths), read=4 * 2 ** len(widths), size=size)
+        layers: list[nn.Module] = []
+        for before, width in zip((3, *widths), widths, strict=False):
+            convolution = nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False)
+            layers += [convolution, nn.BatchNorm2d(width), nn.LeakyReLU(0.2)]
+        self.features = nn.Sequential(*layers)
+        self.head = nn.Sequential(
+            nn.Flatten(), nn.Linear(widths[-1] * 16, 256), nn.LeakyReLU(0.2), nn.Linear(256, latent)
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, size, size), about in [-1, 1] -> (N, latent)."""
+        return pixel_norm(self.head(self.features(images)))

@@ -14,7 +14,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Process
 from pathlib import Path
 from typing import Any, Final
 
-from biaslib.errors import BiaslibError, refused
+from biaslib.errors import BiaslibError
 from biaslib.store import results as store
 
 _PATIENCE = 10.0  # seconds until a scheduler that does not answer counts as absent
@@ -95,7 +95,10 @@ def workers() -> Iterator[tuple[Executor, int]]:
             yield found
     except (BrokenExecutor, CancelledError, ConnectionError) as error:
         who = f"the Dask scheduler at {address} or its workers" if address else "a worker process"
-        raise refused("work that ended early", who=who) from error
+        raise BiaslibError(
+            f"{who} ended before the work was done (killed, or out of memory?): what was finished is kept, and the "
+            "same command goes on from there."
+        ) from error
 
 
 @contextlib.contextmanager
@@ -175,11 +178,16 @@ def _dask(address: str) -> Iterator[tuple[Executor, int]]:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
-        raise refused("work without Dask", address=address) from error
+        raise BiaslibError(
+            f"sending work to the scheduler at {address} needs Dask: run `pip install 'dask[distributed]'`, or leave "
+            "--scheduler and $BIASLIB_SCHEDULER out."
+        ) from error
     try:
         client = Client(address, timeout=_PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
-        raise refused("scheduler that does not answer", address=address) from error
+        raise BiaslibError(
+            f"no Dask scheduler answers at {address}: start one with `dask scheduler`, or leave --scheduler out."
+        ) from error
     try:
         known = client.scheduler_info(n_workers=-1)["workers"].values()
         if not known:
@@ -200,5 +208,8 @@ def _in_store(place: tuple[str, str], function: Callable[..., Any], *arguments: 
     folder, mark = place
     os.environ.setdefault("BIASLIB_STORE", folder)
     if store.mark(make=False) != mark:
-        raise refused("worker with another store", worker=platform.node(), own=store.root(), folder=folder)
+        raise BiaslibError(
+            f"the worker on {platform.node()} keeps its results in {store.root()}, which is not the store {folder} of "
+            "who sends the work: let both see one folder, and name it on the worker by BIASLIB_STORE."
+        )
     return function(*arguments)
