@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from biaslib.book import need_libraries
+from biaslib.book.course import commands
 from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
@@ -37,6 +38,8 @@ _store_app = typer.Typer(help="Look at and clear the store of computed results."
 _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
 app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
+app.command("course", epilog=_examples("biaslib course student --out handout"))(commands.course)
+app.add_typer(commands.capstone, name="capstone")
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
@@ -137,18 +140,6 @@ def _run(
         print(f"the page is at {page}")
         if open_page:
             webbrowser.open(page.as_uri())
-
-
-@app.command("course", epilog=_examples("biaslib course student --out handout"))
-def _course(
-    version: Annotated[str, typer.Argument(help="student, solution (also run) or instructor.", show_default=False)],
-    out: Annotated[Path, _option("The folder to write into.")],
-) -> None:
-    """Write the course's labs as notebooks: with open exercises, with answers, or with the teacher's notes, too."""
-    need_libraries("course")
-    from biaslib.book import find_project, lab
-
-    print(*lab.hand_out(find_project(), version, out), sep="\n")
 
 
 @app.command(
