@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from biaslib.book import need_libraries
+from biaslib.book.course import commands
 from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
@@ -37,6 +38,8 @@ _store_app = typer.Typer(help="Look at and clear the store of computed results."
 _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
 app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
+app.command("course", epilog=_examples("biaslib course student --out handout"))(commands.course)
+app.add_typer(commands.capstone, name="capstone")
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
@@ -139,18 +142,6 @@ def _run(
             webbrowser.open(page.as_uri())
 
 
-@app.command("course", epilog=_examples("biaslib course student --out handout"))
-def _course(
-    version: Annotated[str, typer.Argument(help="student, solution (also run) or instructor.", show_default=False)],
-    out: Annotated[Path, _option("The folder to write into.")],
-) -> None:
-    """Write the course's labs as notebooks: with open exercises, with answers, or with the teacher's notes, too."""
-    need_libraries("course")
-    from biaslib.book import find_project, lab
-
-    print(*lab.hand_out(find_project(), version, out), sep="\n")
-
-
 @app.command(
     "grow", epilog=_examples("biaslib grow faces-0", "biaslib grow --source celeba-cropped --out mine.safetensors")
 )
@@ -244,7 +235,7 @@ def _audit(
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers
 
-    limit = None if fail_on is None else audits.handover.gap_limit(fail_on)
+    limit = None if fail_on is None else audits.findings.gap_limit(fail_on)
     asked |= {name: class_numbers(asked[name]) for name in ("yes", "no") if asked[name] is not None}
     asked["bins"] = {name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())}
     asked |= {"groups": group, "group_outputs": group_output, "corrected": not uncorrected, "images": not no_images}
@@ -253,7 +244,7 @@ def _audit(
     result = audits.run(**{name: value for name, value in asked.items() if value is not None and name not in others})
     sys.stderr.writelines(f"{remark}\n" for remark in result.remarks())
     print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
-    if fail_on is not None and (why := audits.handover.failure(result, limit)):
+    if fail_on is not None and (why := audits.findings.failure(result, limit)):
         _stop(f"stopped as --fail-on {fail_on} asks: {why}.", code=3)
 
 

@@ -1,9 +1,13 @@
 """The kinds of error that are told without a traceback."""
 
 import math
+import tomllib
 from collections.abc import Collection
 from numbers import Integral, Real
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+_SENTENCES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 class BiaslibError(Exception):
@@ -12,6 +16,11 @@ class BiaslibError(Exception):
 
 class PageError(Exception):
     """A notebook stopped at a cell, or the pages could not be made; the text shows the place and the error."""
+
+
+def refused(problem: str, **words: Any) -> BiaslibError:
+    """The error of a problem, by its name in `errors.toml`, with the words that its sentence takes."""
+    return BiaslibError(_SENTENCES[problem].format(**words))
 
 
 def check_known(what: str, value: object, known: Collection[object]) -> None:

@@ -38,8 +38,7 @@ from biaslib.chapters import (
     scene_models,
 )
 from biaslib.chapters.scene_models import HAIR, HAIR_ATTRIBUTES
-from biaslib.gan.encoder import EncoderConfig
-from biaslib.gan.training import GanConfig
+from biaslib.gan.training import EncoderConfig, GanConfig
 from biaslib.mitigation import resampling, subsampling
 from biaslib.statistics import crossed, detection, proportions
 from biaslib.worlds.photos import FruitPhotos, PetPhotos

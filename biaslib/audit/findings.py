@@ -1,6 +1,7 @@
-"""From measurements to sentences: which tests there are, what they find, and what could not be measured."""
+"""From measurements to sentences: which tests there are, what they find or could not measure, what stops a pipeline."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,7 +11,9 @@ from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.audit.measurements import FEW, SMALL, Tables
 from biaslib.audit.model import ModelUnderAudit
 from biaslib.audit.predictions import Predictions
-from biaslib.audit.records import Finding
+from biaslib.audit.records import Audit, Finding
+from biaslib.audit.tables import listed
+from biaslib.errors import BiaslibError
 from biaslib.figures import p_value
 from biaslib.figures.table import number
 from biaslib.statistics import Interval, holm
@@ -83,9 +86,11 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
             yield found("region", row["region"], "regions", row, held=held, share=share, more=more)
 
 
-def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
-    """What a reader must know before anything else: that the model is of little use, and which gaps are not known."""
+def warnings(tables: Tables, answered: LabelledImages, *, of: int) -> Iterator[str]:
+    """What a reader must know first: images lost (`of` so many), a model of little use, gaps that are not known."""
     say, target, overall = _SAY["warnings"], answered.target, tables["overall"].set_index("measure")["value"]
+    if (lost := of - len(answered.files)) > of / 10:
+        yield say["lost"].format(lost=lost, of=of)
     said, accuracy, common = (overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes"))
     majority = target.words[1] if common >= 0.5 else target.words[0]
     common = max(common, 1 - common)
@@ -103,6 +108,18 @@ def warnings(tables: Tables, answered: LabelledImages) -> Iterator[str]:
             yield say["no_image"].format(**row, empty=outside if row["n_in"] else inside)
         elif np.isnan(smallest):
             yield say["unseen"].format(**row, better=max(row["right_in"], row["right_out"]))
+
+
+def notes(asked: LabelledImages, answered: LabelledImages, unlabelled: Sequence[str], deep: int) -> Iterator[str]:
+    """What a reader should know of the data: of images of 16 bits, so many, and of those that were not looked at."""
+    say, readable = _SAY["notes"], {*answered.files}
+    yield from asked.notes
+    if deep:
+        yield say["deep"].format(deep=deep)
+    if unreadable := [name for name in asked.files if name not in readable]:
+        yield say["unreadable"].format(n=len(unreadable), names=", ".join(unreadable))
+    if unlabelled:
+        yield say["unlabelled"].format(n=len(unlabelled), names=listed(unlabelled))
 
 
 def without_labels(tables: Tables, answered: LabelledImages) -> Iterator[str]:
@@ -151,6 +168,25 @@ def without_maps(
     for row in regions:
         if row["n"] < images:
             yield say["no_mask"].format(**row, lacking=images - row["n"], images=images)
+
+
+def gap_limit(fail_on: str) -> float | None:
+    """The limit of `gap>0.05`, None of `finding`; a BiaslibError for anything else."""
+    limit = re.fullmatch(r"gap>(0?\.\d+)", fail_on)
+    if limit is None and fail_on != "finding":
+        raise BiaslibError(f"fail-on is 'finding' or a gap such as 'gap>0.05', in quotation marks, not {fail_on!r}.")
+    return None if limit is None else float(limit[1])
+
+
+def failure(audit: Audit, limit: float | None) -> str:
+    """Why a pipeline stops, "" where it goes on: anything was found, or a gap is shown to be larger than a limit."""
+    if limit is None:
+        found = [each for _, one in audit.parts() for each in one.findings if each.kind != "smaller gap"]
+        return f"{len(found)} found" if found else ""
+    # whose intervals allow for the number of tests
+    gaps = [row for _, one in audit.parts() for row in one.tables["visible"].to_dict("records")]
+    beyond = [row for row in gaps if max(row["gap"].low, -row["gap"].high) > limit]
+    return "; ".join(f"the gap of {row['group']} among {row['among']} is {number(row['gap'], '.3f')}" for row in beyond)
 
 
 def permutations_needed(tests: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.audit.tables import Table, check_columns, listed, read
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 
 if TYPE_CHECKING:
     from biaslib.audit.records import AuditOptions
@@ -39,9 +39,7 @@ class Binary:
         if len(values) == 1:
             raise BiaslibError(f"{name!r} is {values[0]!r} in every row: to compare, give a table with both values.")
         if len(values) != 2:
-            raise BiaslibError(
-                f"{name!r} has {len(values)} values ({listed(values)}), and an audit compares two: make it 0 and 1."
-            )
+            raise refused("column that is not binary", name=name, n=len(values), values=listed(values))
         switch = set(values) in _SWITCHES
         words = (f"not {name}", name) if switch else tuple(f"{name} {v}" if _is_number(v) else v for v in values)
         return cls(name, (values[0], values[1]), (words[0], words[1]))
@@ -51,10 +49,7 @@ class Binary:
         texts = _texts(column)
         no, yes = self.values
         if strangers := sorted(set(texts) - {no, yes}):
-            raise BiaslibError(
-                f"{what} of {self.name!r} hold {strangers[0]!r}, but the labels {no!r} and {yes!r}: write them as the "
-                f"labels are, or give the threshold above which a score is a {yes!r}."
-            )
+            raise refused("value that the labels lack", what=what, name=self.name, first=strangers[0], no=no, yes=yes)
         return np.array([text == yes for text in texts], dtype=bool)
 
     def scores(self, column: pd.Series) -> np.ndarray:
@@ -63,10 +58,7 @@ class Binary:
         if not np.isfinite(scores).all():
             wrong = int((~np.isfinite(scores)).sum())
             first = column.iloc[int(np.argmin(np.isfinite(scores)))]
-            raise BiaslibError(
-                f"{wrong:,} of {len(scores):,} predictions of {self.name!r} are no finite numbers (the first is "
-                f"{str(first)!r}): with a threshold every prediction is a score: mend them, or give no threshold."
-            )
+            raise refused("scores that are no numbers", wrong=wrong, n=len(scores), name=self.name, first=str(first))
         return scores
 
 
@@ -187,10 +179,7 @@ def _complete(table: pd.DataFrame, columns: list[str], what: str, drop: bool) ->
     )
     lacking, without = [name for name in empty if empty[name].any()], empty.any(axis=1)
     if lacking and (without.all() or not drop):
-        raise BiaslibError(
-            f"{empty[lacking[0]].sum()} of {len(table)} rows have no value in {lacking[0]!r}: fill them in, drop those "
-            "rows, or leave them out with --drop-missing."
-        )
+        raise refused("rows without a value", n=empty[lacking[0]].sum(), rows=len(table), column=lacking[0])
     note = f"{' or '.join(map(repr, lacking))}: {without.sum():,} of {len(table):,} rows of the {what}."
     return table[~without].reset_index(drop=True), (f"Left out, as they have no value in {note}",) if lacking else ()
 
@@ -277,10 +266,7 @@ def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
     if outside:
         raise BiaslibError(f"{outside[0]!r} in column {column!r} is not inside the folder of images: name files in it.")
     if len(twice := table[column][table[column].duplicated()]):
-        raise BiaslibError(
-            f"{len(twice)} names stand twice in column {column!r} ({listed(list(twice))}): keep one row an image, or "
-            "say which column holds the names of the images."
-        )
+        raise refused("images named twice", n=len(twice), column=column, which=listed(list(twice)))
     return names
 
 
@@ -292,18 +278,12 @@ def _predictions(
     if isinstance(predictions, str) and predictions in table:
         return pd.DataFrame({target: table[predictions]})
     if isinstance(predictions, str) and not Path(predictions).is_file():
-        raise BiaslibError(
-            f"There is neither a column nor a file {predictions!r}: the table of labels has "
-            f"{listed(list(table.columns), shown=12)}."
-        )
+        raise refused("neither column nor file", predictions=predictions, columns=listed(list(table.columns), shown=12))
     given = read(predictions)
     check_columns(given, [target], "the table of predictions")
     given = given.set_index(pd.Index(_names(given, file_column)))
     if missing := [name for name in names if name not in given.index]:
-        raise BiaslibError(
-            f"{len(missing):,} of {len(names):,} images have no prediction ({listed(missing)}): predict every image, "
-            "or drop those rows of the labels."
-        )
+        raise refused("images without a prediction", n=len(missing), images=len(names), which=listed(missing))
     return given.loc[names]
 
 

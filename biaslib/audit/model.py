@@ -1,10 +1,9 @@
 """The model under audit: whatever form it comes in behind one front, and its outputs read as a yes or a no."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,9 @@ from torch.nn.functional import adaptive_avg_pool2d
 from biaslib import attribution, models
 from biaslib.audit.opening import open_model
 from biaslib.audit.pictures import Preprocessing
+from biaslib.audit.records import AuditOptions
 from biaslib.audit.tables import listed
-from biaslib.errors import BiaslibError, reason
+from biaslib.errors import BiaslibError, reason, refused
 from biaslib.store import fingerprint
 
 WAYS = ("grad-cam", "rollout", "integrated-gradients", "occlusion", "none")  # of drawing maps
@@ -44,29 +44,22 @@ class _Reading:
         return f"yes where the largest of the outputs {_listed(self.yes)} is above the largest of {_listed(self.no)}"
 
 
-def _read_as(
-    outputs: int,
-    *,
-    output: int | None = None,
-    yes: Sequence[int] = (),
-    no: Sequence[int] = (),
-    group_outputs: Sequence[int] = (),
-    threshold: float | None = None,
-) -> _Reading:
-    """How a model with so many outputs is to be read; the other arguments are those of `audit.run`.
+def _read_as(outputs: int, options: AuditOptions) -> _Reading:
+    """How a model with so many outputs is to be read.
 
     Outputs can be classes, of which the largest wins, or each of them can answer a question of its own. The numbers do
     not tell which, so a model with more outputs than are asked for is refused until somebody says it.
+    Outputs can be classes, of which the largest wins, or each of them can answer a question of its own. The numbers do
+    not tell which, so a model with more outputs than are asked for is refused until somebody says it.
     """
+    output: Any = options.output  # of one target
+    yes, no, group_outputs, threshold = options.yes, options.no, options.group_outputs, options.threshold
     for number in (*(() if output is None else (output,)), *yes, *no, *group_outputs):
         if not 0 <= number < outputs:
             raise BiaslibError(f"There is no output {number}: the model has {outputs}, counted from 0.")
     if yes or no:
         if output is not None or group_outputs or threshold is not None:
-            raise BiaslibError(
-                "Classes of which the largest wins go without an output, outputs for groups and a threshold: leave "
-                "those out, or the classes."
-            )
+            raise refused("classes beside an output")
         if not yes:
             raise BiaslibError("There are classes that mean no and none that mean yes: name those, too.")
         if both := sorted({*yes} & {*no}):
@@ -79,22 +72,13 @@ def _read_as(
         raise BiaslibError("Outputs for groups need the output of the target named, too.")
     if output is None and outputs == 2:
         if threshold is not None:
-            raise BiaslibError(
-                "Two outputs are read as two classes, of which the larger wins, and need no threshold: leave it out, "
-                "or name the output that it is for."
-            )
+            raise refused("threshold beside two classes")
         return _Reading((1,), (0,))
     if output is None and outputs > 2:
-        raise BiaslibError(
-            f"The model has {outputs} outputs: name the classes that mean yes where the largest output wins, or the "
-            "output that tells the target, with its threshold, where every output answers a question of its own."
-        )
+        raise refused("outputs that nobody has named", outputs=outputs)
     named = (output or 0, *group_outputs)
     if threshold is None and outputs > len(set(named)):
-        raise BiaslibError(
-            f"Output {output} is one of {outputs}: name it as a class that means yes where the largest output wins, or "
-            "give its threshold (0 for logits, 0.5 for probabilities) where every output answers a question of its own."
-        )
+        raise refused("output without a threshold", output=output, outputs=outputs)
     return _Reading(named[:1], (), named[1:], threshold or 0.0)
 
 
@@ -200,57 +184,43 @@ class ModelUnderAudit:
     checked_for_probabilities: bool  # whether outputs all in [0, 1] are to be refused, as no threshold was given
 
 
-def model_under_audit(
-    model: str | Path | nn.Module,
-    *,
-    weights: str | Path | None = None,
-    threshold: float | None = None,
-    batch: int = 32,
-    preprocessing: Mapping[str, Any] | None = None,
-    attribution: str | None = None,
-    layer: str | None = None,
-    opening: Callable[..., Any] = open_model,
-    **reading: Any,
-) -> ModelUnderAudit:
-    """Opens a model and tries it on two pictures of noise.
+def model_under_audit(options: AuditOptions, opening: Callable[..., Any] = open_model) -> ModelUnderAudit:
+    """Opens a model and tries it on two pictures of noise; `opening` may keep what it has opened.
 
     The model is a module; a TorchScript or `torch.export` file; `module:function`, a function without arguments that
     returns a module, found from the current folder; an architecture that `models.build` knows, also by timm's name for
     the hub (`timm/resnet18.a1_in1k`); a folder with timm's config.json and model.safetensors; or an ONNX file. **The
     first three run their maker's code as soon as they are opened**, the others, with weights, run none. The
     weights of an architecture are a file or folder (see `models.build`), whose preprocessing is taken from the
-    config.json beside it; or "imagenet". `preprocessing` has size, mean, std, crop and interpolation, where they are
-    not the model's own; `layer` names the module whose output Grad-CAM takes as the map; `opening` may keep what it has
-    opened; the other arguments are as in `audit.run`, and `reading` is what else `_read_as` takes.
+    config.json beside it; or "imagenet".
     """
-    source = opening(model, weights)
+    threshold, attribution = options.threshold, options.attribution
+    source = opening(options.model, options.weights)
     opened, described = source.model, source.described
     steps = Preprocessing.of(
         dict(getattr(opened, "pretrained_cfg", None) or {}),
         beside=source.steps,
         name=source.settings,
-        local=weights != "imagenet",
-        **(preprocessing or {}),
+        local=options.weights != "imagenet",
+        **{name: getattr(options, name) for name in ("size", "mean", "std", "crop", "mask_value")},
     )
     fixed = described["kind"] == "torch.export file"  # such a program stays where it was made
     device = torch.device("cpu") if fixed else models.device()
     if isinstance(opened, nn.Module) and not fixed:
         # a model that was handed over stays as it was
-        opened = (copy.deepcopy(opened) if opened is model else opened).to(device).eval()
+        opened = (copy.deepcopy(opened) if opened is options.model else opened).to(device).eval()
         for parameter in opened.parameters():
             parameter.requires_grad_(False)
     noise = np.random.default_rng(0).integers(0, 256, (2, steps.size, steps.size, 3), dtype=np.uint8)
     pictures = torch.from_numpy(steps.normalised(noise))
-    raw = _tried(opened, pictures.to(device), batch)
+    raw = _tried(opened, pictures.to(device), options.batch)
     outputs = 1 if raw.ndim == 1 else raw.shape[1]
-    read = _read_as(outputs, threshold=threshold, **reading)
+    read = _read_as(outputs, options)
     unsure, sums = not read.no and threshold is None, raw.reshape(len(raw), -1).sum(dim=1)
     # as softmax gives them
     if unsure and outputs > 1 and (raw >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
-        raise BiaslibError(
-            f"The {outputs} outputs of the model are probabilities that add up to 1: give the threshold 0.5, or logits."
-        )
-    if layer is not None:
+        raise refused("probabilities without a threshold", outputs=outputs)
+    if (layer := options.layer) is not None:
         if attribution not in (None, "grad-cam"):
             raise BiaslibError(f"A layer is for Grad-CAM, not for {attribution}: leave one of the two out.")
         opened, attribution, described = _AtLayer(opened, layer), "grad-cam", described | {"layer of maps": layer}
@@ -262,7 +232,7 @@ def model_under_audit(
     return ModelUnderAudit(target_outputs, steps, described, no_maps, key, checked_for_probabilities=unsure)
 
 
-def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
+def _tried(model: Any, pictures: torch.Tensor, batch: int | None) -> torch.Tensor:
     """What the model says of two pictures of noise; a BiaslibError where it cannot say anything."""
     shape = " x ".join(map(str, pictures.shape[1:]))
     several = pictures[:1] if batch == 1 else pictures
@@ -270,16 +240,10 @@ def _tried(model: Any, pictures: torch.Tensor, batch: int) -> torch.Tensor:
         with torch.inference_mode():
             outputs = model(several)
     except Exception as error:  # whatever the user's model raises
-        raise BiaslibError(
-            f"The model cannot take {len(several)} images of {shape} ({reason(error)}): give the size it was "
-            "made for, and a batch of 1 if it was exported with one image at a time."
-        ) from error
+        raise refused("pictures that are not taken", n=len(several), shape=shape, reason=reason(error)) from error
     if not isinstance(outputs, torch.Tensor) or outputs.ndim not in (1, 2) or len(outputs) != len(several):
         kind = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        raise BiaslibError(
-            f"The model answers {len(several)} images by {kind}, and a row of numbers for each image is needed: wrap "
-            "it in a module that returns its logits (N, outputs)."
-        )
+        raise refused("answers of another shape", n=len(several), kind=kind)
     if not torch.isfinite(outputs).all():
         raise BiaslibError("The model answers pictures of noise by NaN or infinity: check its weights.")
     return outputs

@@ -16,7 +16,7 @@ from torch import nn
 from biaslib import models
 from biaslib.audit.pictures import FILTERS
 from biaslib.audit.tables import listed
-from biaslib.errors import BiaslibError, reason
+from biaslib.errors import BiaslibError, reason, refused
 from biaslib.models import building
 from biaslib.models.networks import OURS
 from biaslib.store import files, fingerprint
@@ -55,19 +55,13 @@ def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> _Op
         _no_weights(weights)
         _, named, _ = _beside(path)
         if not named:
-            raise BiaslibError(
-                f"The folder {path} is no model: it has no config.json that names an architecture of timm; for another "
-                "model write a function that returns it and give module:function."
-            )
+            raise refused("folder without a model", path=path)
         return _from_name(_known(named), path)
     if local:
         raise BiaslibError(f"There is no folder {path}: mend its path.")
     if colon and source in _HUBS:
         if (known := _architecture(rest)) is None or weights is None:
-            raise BiaslibError(
-                f"{name} is on the Hugging Face hub, and an audit fetches no model: download it (hf download {rest} "
-                "--local-dir FOLDER) and give the folder as the model."
-            )
+            raise refused("model on the hub", name=name, rest=rest)
         return _from_name(known, weights)
     if colon:
         _no_weights(weights)
@@ -98,18 +92,12 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
     state, wrapping = building.read_state(path)
     settings, architecture, steps = _beside(path)
     if architecture and architecture.partition(".")[0] != name.partition(".")[0]:
-        raise BiaslibError(
-            f"{settings} beside the weights says that they are of {architecture!r}, not {name!r}: name that "
-            "one, or move the file elsewhere if it is of other weights."
-        )
+        raise refused("weights of another architecture", settings=settings, architecture=architecture, name=name)
     last = building.last_layer(plain := models.build(name, 1))
     # `models.build` leaves a last layer that does not fit as initialised, for training; here it would be noise
     needed = [f"{last}.weight", *(key for key in plain.state_dict() if key.startswith(f"{last}."))]
     if missing := [key for key in needed if key not in state]:
-        raise BiaslibError(
-            f"The weights in {path} do not fit {name!r}: {missing[0]!r} is missing; name the architecture that was "
-            f"saved{_OTHERWISE}."
-        )
+        raise refused("weights that do not fit", path=path, name=name, first=missing[0], otherwise=_OTHERWISE)
     try:
         built = models.build(name, len(state[needed[0]]), weights=path)
     except BiaslibError as error:  # file and name are in order by now, so they do not fit each other
@@ -138,11 +126,7 @@ def _from_file(path: Path) -> _Opened:
         raise BiaslibError(f"The model file {path} cannot be opened: {reason(error)}.") from error
     if path.suffix == ".safetensors" or _is_state(path):
         raise BiaslibError(f"{path} holds weights and no model: give its architecture's name, and this as weights.")
-    raise BiaslibError(
-        f"{path} is not a TorchScript or torch.export file; if it is a pickled module, opening it could run anything, "
-        "so it is refused: save `model.state_dict()` and give the architecture's name with it (a TorchScript or "
-        "torch.export file is taken, but opening one also runs its maker's code: take one only if you trust its maker)."
-    )
+    raise refused("file of another kind", path=path)
 
 
 class _Onnx(nn.Module):
@@ -169,9 +153,7 @@ def _from_function(name: str) -> _Opened:
         function = getattr(importlib.import_module(module_name), function_name)
         returned = function()
     except Exception as error:  # it is the user's own code
-        raise BiaslibError(
-            f"{name} does not give a model ({reason(error)}): name a function without arguments in a module found here."
-        ) from error
+        raise refused("function without a model", name=name, reason=reason(error)) from error
     if not isinstance(returned, nn.Module):
         raise BiaslibError(f"{name} returns a {type(returned).__name__}, and a torch module is needed.")
     return _Opened(returned, {"model": name, "kind": "the user's own function"}, _state(returned))
@@ -220,10 +202,7 @@ def _architecture(name: str) -> str | None:
 
 def _refuse_foreign(path: Path) -> None:
     if kind := _FOREIGN.get(path.suffix.lower()):
-        raise BiaslibError(
-            f"{path}: {kind} is not read: ask the model yourself and give its answers as --predictions, or give a "
-            "function that returns a torch module as module:function."
-        )
+        raise refused("foreign file", path=path, kind=kind)
 
 
 def _beside(place: Path) -> tuple[str, str, dict[str, Any]]:
@@ -236,10 +215,7 @@ def _beside(place: Path) -> tuple[str, str, dict[str, Any]]:
     architecture = config.get("architecture", inner.get("architecture", ""))
     # what timm would build the model with and `models.build` does not
     if architecture and (arguments := sorted(set(config.get("model_args") or {}) - _HARMLESS)):
-        raise BiaslibError(
-            f"config.json beside the weights asks for model_args ({listed(arguments)}), which an audit does not pass "
-            "on: write a function that builds the model with them and give module:function."
-        )
+        raise refused("arguments of timm", arguments=listed(arguments))
     if steps or architecture:
         return name, str(architecture).removeprefix("timm/"), steps
     name = "preprocessor_config.json"
@@ -255,37 +231,26 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
-        raise BiaslibError(
-            f"{file.name} beside the weights cannot be read as settings in JSON ({file}): mend it or move it elsewhere."
-        )
+        raise refused("settings that are no JSON", file=file)
     return config
 
 
 def _usable(name: str, key: str, value: Any) -> Any:
     if not _USABLE[key](value):
-        raise BiaslibError(
-            f"{name} beside the weights has no usable {key} ({str(value)[:60]!r}): mend it, or move the file elsewhere "
-            "and give --mean, --std, --size and --crop."
-        )
+        raise refused("unusable setting", name=name, key=key, value=str(value)[:60])
     return tuple(value) if isinstance(value, list) else value
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_colour(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(map(_is_number, value))
+    return isinstance(value, list) and len(value) == 3 and all(type(part) in (int, float) for part in value)
 
 
 _STEPS = ("mean", "std", "input_size", "crop_pct", "interpolation", "crop_mode")
 _USABLE: dict[str, Callable[[Any], bool]] = {
     "mean": _is_colour,
     "std": _is_colour,
-    "input_size": lambda size: (
-        isinstance(size, list) and len(size) == 3 and size[1] == size[2] and isinstance(size[2], int)
-    ),
-    "crop_pct": _is_number,
+    "input_size": lambda of: isinstance(of, list) and len(of) == 3 and of[1] == of[2] and type(of[2]) is int,
+    "crop_pct": lambda value: type(value) in (int, float),
     "interpolation": lambda value: value in FILTERS,
     "crop_mode": lambda value: isinstance(value, str),
     "pretrained_cfg": lambda value: isinstance(value, dict),

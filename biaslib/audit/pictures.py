@@ -12,7 +12,7 @@ from PIL import Image, ImageFile
 from biaslib.audit.outlines import Mask, Outline, read_outlines
 from biaslib.audit.tables import listed
 from biaslib.datasets.pictures import UNREADABLE, open_picture
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
@@ -53,14 +53,9 @@ class Preprocessing:
         if not 0 < self.crop <= 1:
             raise BiaslibError(f"crop is a share in (0, 1], not {self.crop}.")
         if not all(0 <= value <= 1 for value in (*self.mean, *self.std)):
-            raise BiaslibError(
-                f"mean and std are of pixels in [0, 1], and {self.mean} and {self.std} are not: divide them by 255."
-            )
+            raise refused("colours beyond 1", mean=self.mean, std=self.std)
         if self.size / self.crop > _MOST_PIXELS:
-            raise BiaslibError(
-                f"size / crop, to which the shorter side of a picture is resized, is at most {_MOST_PIXELS:,} pixels, "
-                f"not {self.size / self.crop:,.0f}: give the size that the model was trained with."
-            )
+            raise refused("size beyond any picture", most=_MOST_PIXELS, side=self.size / self.crop)
 
     @classmethod
     def of(
@@ -102,10 +97,8 @@ class Preprocessing:
     def words(self) -> str:
         """For the report."""
         mean, std = (" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std))
-        return (
-            f"shorter side to {int(self.size / self.crop)} px ({self.interpolation}), the middle {self.size} x "
-            f"{self.size}; mean {mean}, deviation {std}; {self.source}"
-        )
+        side = f"{int(self.size / self.crop)} px ({self.interpolation}), the middle {self.size} x {self.size}"
+        return f"shorter side to {side}; mean {mean}, deviation {std}; {self.source}"
 
     def normalised(self, pictures: np.ndarray) -> np.ndarray:
         """(N, size, size, 3) uint8 -> (N, 3, size, size) float32, as the model takes them."""
@@ -129,10 +122,7 @@ def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = 
     if not folder.is_dir():
         raise BiaslibError(f"There is no folder {folder}: name the folder of the images.")
     if missing := [name for name in files if not (folder / name).is_file()]:
-        raise BiaslibError(
-            f"{len(missing):,} of {len(files):,} images that the table names are not in {folder} ({listed(missing)}): "
-            "mend the names, which are relative to the folder, or drop those rows."
-        )
+        raise refused("missing images", n=len(missing), files=len(files), folder=folder, which=listed(missing))
     named = {PurePath(name).as_posix() for name in files}
     others = (file for file in folder.rglob("*") if file.suffix.lower() in _PICTURES and file.is_file())
     if leave_out is not None:
@@ -140,33 +130,23 @@ def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = 
     return tuple(sorted({file.relative_to(folder).as_posix() for file in others} - named))
 
 
-def check_pictures(folder: Path, files: Sequence[str]) -> str:
-    """What a reader should know of how the pictures are read; "" where there is nothing."""
+def check_pictures(folder: Path, files: Sequence[str]) -> int:
+    """How many of the pictures have 16 bits a colour; refuses those of which nobody knows how to read them."""
     _refuse_links_out(folder, [folder / name for name in files], "images")
     depths = {name: _depth(folder / name) for name in files}
     if unknown := [name for name, bits in depths.items() if bits == 32]:
-        raise _range_unknown(unknown)
-    if not (deep := [name for name, bits in depths.items() if bits == 16]):
-        return ""
+        raise refused("images of unknown range", n=len(unknown), which=listed(unknown))
+    deep = [name for name, bits in depths.items() if bits == 16]
     if _all_dark(folder / name for name in deep):
-        raise BiaslibError(
-            f"The {len(deep):,} images of 16 bits ({listed(deep)}) hold no value above 16,383 of 65,535, as data of 12 "
-            "or 14 bits does, and would be nearly black: multiply them until they use the whole range, or save 8 bits."
-        )
-    return (
-        f"{len(deep):,} of the images have 16 bits a colour; all were scaled to 8 bits by the range of the type, "
-        "65,535, and not by the values in them."
-    )
+        raise refused("dark images", n=len(deep), which=listed(deep))
+    return len(deep)
 
 
 def _refuse_links_out(folder: Path, paths: Sequence[Path], what: str) -> None:
     root = folder.resolve()
     outside = [path.relative_to(folder).as_posix() for path in paths if not path.resolve().is_relative_to(root)]
     if outside:
-        raise BiaslibError(
-            f"{len(outside):,} of the {what} are links to files outside {folder} ({listed(outside)}): copy these files "
-            "into it, or drop those rows."
-        )
+        raise refused("links out of the folder", n=len(outside), what=what, folder=folder, which=listed(outside))
 
 
 def find_masks(place: Path, images: Path, files: Sequence[str]) -> dict[str, Sequence[Mask | None]]:
@@ -184,10 +164,7 @@ def find_masks(place: Path, images: Path, files: Sequence[str]) -> dict[str, Seq
         regions = {inner.name: _masks_in(inner, files) for inner in sorted(place.iterdir()) if inner.is_dir()}
     regions = {region: masks for region, masks in regions.items() if any(masks)}
     if not regions:
-        raise BiaslibError(
-            f"No mask in {place} belongs to an image: name each as its image is (cat.png for cat.jpg; in JSON its "
-            "file_name is that of the table), in the folder itself or in one folder a region."
-        )
+        raise refused("masks of no image", place=place)
     wrong, turned = [], []
     for masks in regions.values():
         _refuse_links_out(place, [path for path in masks if isinstance(path, Path)], "masks")
@@ -202,16 +179,9 @@ def find_masks(place: Path, images: Path, files: Sequence[str]) -> dict[str, Seq
             elif mask.size != image.size or (image.turn not in (1, mask.turn) and image.size == image.stored):
                 turned.append(name)  # neither does the size show that the mask is upright, nor is it turned alike
     if wrong:
-        raise BiaslibError(
-            f"{len(wrong):,} of the masks are not as large as their images ({listed(wrong)}): give every mask one "
-            "pixel for each pixel of its image."
-        )
+        raise refused("masks of another size", n=len(wrong), which=listed(wrong))
     if turned:
-        raise BiaslibError(
-            f"{len(turned):,} of the images are turned by their EXIF orientation ({listed(turned)}), and nothing shows "
-            "that their masks were drawn for the upright picture: save these images upright, without that tag, and "
-            "check that each mask lies on its image."
-        )
+        raise refused("masks of turned images", n=len(turned), which=listed(turned))
     return regions
 
 
@@ -251,7 +221,7 @@ def _colours(file: Path) -> Image.Image:
     with open_picture(file) as opened:
         image = _upright(opened)
     if image.mode in _UNKNOWN:
-        raise _range_unknown([file.name])
+        raise refused("images of unknown range", n=1, which=file.name)
     if image.mode.startswith("I;16"):
         # Pillow does the same for colour, but clips grey
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -273,29 +243,14 @@ def _region(file: Path, value: int | None) -> np.ndarray:
     if value is not None and len(image.getbands()) == 1:
         return pixels == value
     if len(values) > 2 or value is not None:
-        raise BiaslibError(
-            f"The mask {file} has {len(values)} values ({shown}), and a mask has two, 0 and another: split a map of "
-            "labels into one mask a region or, where it holds one number a pixel, name the region's with --mask-value, "
-            "and save soft edges or a JPEG as a black-and-white PNG."
-        )
+        raise refused("mask of many values", file=file, n=len(values), shown=shown)
     if values[0] != 0 and (len(values) == 2 or values[0] not in _WHOLE):
-        raise BiaslibError(
-            f"The mask {file} has the values ({shown}) and no 0, so it does not say what is outside the "
-            "region: write 0 there and 255 inside, in one mask a region."
-        )
-    if image.mode == "P" and len(values) == 2 and _lightness(image, 0) > _lightness(image, int(values[1])):
-        raise BiaslibError(
-            f"In the mask {file} number 0 of its palette is the lighter colour, so it is not clear which is the "
-            "region: save it as a black-and-white PNG, white inside."
-        )
+        raise refused("mask without an outside", file=file, shown=shown)
+    palette = image.getpalette() or []  # red, green and blue of each number
+    outside, inside = (sum(palette[3 * number : 3 * number + 3]) for number in (0, int(values[-1])))
+    if image.mode == "P" and len(values) == 2 and outside > inside:
+        raise refused("mask with a light outside", file=file)
     return pixels > 0
-
-
-def _range_unknown(names: Sequence[str]) -> BiaslibError:
-    return BiaslibError(
-        f"{len(names):,} of the images hold floats or 32 bits a pixel ({listed(names)}), so the range of their values "
-        "is not known: save them with 8 or 16 bits, the whole range used."
-    )
 
 
 def _turn(image: Image.Image) -> int:
@@ -308,10 +263,6 @@ def _upright(image: Image.Image) -> Image.Image:
     image.load()
     turn = _turn(image)
     return image.copy() if turn == 1 else image.transpose(_TURNED_BACK[turn])
-
-
-def _lightness(image: Image.Image, number: int) -> int:
-    return sum((image.getpalette() or [])[3 * number : 3 * number + 3])
 
 
 def _steps(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from biaslib import attribution, store, training
 from biaslib.audit.model import ModelUnderAudit, draw
 from biaslib.audit.outlines import Mask, Outline
 from biaslib.datasets.pictures import UNREADABLE
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps
 from biaslib.store.files import sha256
 
@@ -105,10 +105,8 @@ def _ask_batch(
     finite = np.isfinite(outputs).all(axis=1)
     if not finite.all():
         names = [path.name for path, could in zip(pictures, readable, strict=True) if could]
-        raise BiaslibError(
-            f"The model answers {int((~finite).sum())} of {len(finite)} images with NaN or infinity, the first is "
-            f"{names[int(np.argmin(finite))]}: mend the model or take these images out."
-        )
+        first = names[int(np.argmin(finite))]
+        raise refused("answers that are no numbers", wrong=int((~finite).sum()), n=len(finite), first=first)
     for region, paths in enumerate(outlines):
         of_readable = [path for path, could in zip(paths, readable, strict=True) if could]
         for row, path in enumerate(of_readable):
@@ -190,6 +188,4 @@ def _check_for_probabilities(model: ModelUnderAudit, outputs: np.ndarray) -> Non
     """Logits that all lie there would say yes to every image, and to stop for that costs little."""
     target = outputs[:, 0] if len(outputs) else outputs.ravel()
     if model.checked_for_probabilities and len(target) and (target >= 0).all() and (target <= 1).all():
-        raise BiaslibError(
-            f"The first {len(target)} answers lie in [0, 1] as probabilities do: give the threshold 0.5 (0 for logits)."
-        )
+        raise refused("answers like probabilities", n=len(target))

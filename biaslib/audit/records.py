@@ -15,7 +15,7 @@ from torch import nn
 from biaslib import store
 from biaslib.audit.inputs import Binary
 from biaslib.audit.tables import Table, listed
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.statistics import Interval
 
 PAGE, VALUES, ANSWERS, CARDS = "report.html", "audit.json", "answers.csv", ("model_card.md", "annex.md")
@@ -95,15 +95,11 @@ class AuditOptions:
         if self.model is not None and self.data is None:
             raise BiaslibError("A model needs images: name their folder.")
         for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch")
-        idle = [
-            name for name in (*for_model, "mask_value", "attribution", "layer") if getattr(self, name) not in (None, ())
-        ]
+        for_model = (*for_model, "mask_value", "attribution", "layer")
+        idle = [name for name in for_model if getattr(self, name) not in (None, ())]
         if self.predictions is not None and idle:
             verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")
-            raise BiaslibError(
-                f"{' and '.join(idle)} {verb} no effect beside predictions, as there is no model to ask: leave "
-                f"{pronoun} out, or give the model."
-            )
+            raise refused("options without effect", idle=" and ".join(idle), verb=verb, pronoun=pronoun)
         roles = [*self.wanted, *self.unwanted, *([] if self.mask_value is None else [self.mask_value])]
         if roles and self.masks is None:
             raise BiaslibError(f"{roles[0]!r} is to be a region, but there are no masks: name their folder.")
@@ -123,9 +119,7 @@ class AuditOptions:
         if self.predictions is not None and self.discover:
             raise BiaslibError("Discovery reads the model's features, and there are only predictions: give the model.")
         if self.predictions is not None and self.repair and self.threshold is None:
-            raise BiaslibError(
-                "A repair needs the model, or scores: give predictions that are scores with a threshold."
-            )
+            raise refused("repair without scores")
         if self.group_outputs and len(self.group_outputs) != len(self.groups):
             groups, outputs = len(self.groups), len(self.group_outputs)
             raise BiaslibError(f"There are {groups} groups but {outputs} outputs for them: name one for each.")
@@ -167,10 +161,7 @@ class AuditOptions:
             return
         if others := [name for name in there if name not in (PAGE, VALUES, ANSWERS, *CARDS)]:
             raise BiaslibError(f"{self.out} holds other files ({others[0]}): name another folder, or add --force.")
-        raise BiaslibError(
-            f"{self.out} holds a report on another model, on other data or with other settings: name another folder, "
-            "or replace it with --force."
-        )
+        raise refused("another report", out=self.out)
 
     def roles(self, regions: Iterable[str]) -> dict[str, str]:
         """Region -> wanted, unwanted or neutral; a BiaslibError for two roles, or one of a region that is not there."""

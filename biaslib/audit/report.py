@@ -1,5 +1,6 @@
-"""The page of an audit: one file that needs no network, no script and nothing beside it."""
+"""What an audit hands on: its page, which needs no network and nothing beside it, and two cards in Markdown."""
 
+import re
 import warnings
 from collections.abc import Container, Mapping
 from dataclasses import astuple
@@ -19,6 +20,7 @@ from biaslib.figures.table import number as printed
 from biaslib.statistics import Interval
 from biaslib.store.files import beside
 
+_MARKS = re.compile(r"[\\`*_{}<>|~$&#]|\[(?![-−\d])|\](?=[(\[:])")
 _SHIPPED = resources.files("biaslib.audit")
 
 
@@ -29,12 +31,20 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         parts = [(one, f"-target-{at}" if audit.further else "") for at, (_, one) in enumerate(audit.parts(), start=1)]
         shown = [{name: piece.html for name, piece in pieces(one, mark).items()} for one, mark in parts]
-    shipped = templates(autoescape=True)
+    shipped = _templates(autoescape=True)
     shipped.filters["percent"] = lambda value: printed(value, ".1%")
     return shipped.get_template("report.html.j2").render(
         audit=audit, parts=list(zip(parts, shown, strict=True)), overview=_overview, words=_words(audit),
         palette=theme.report_css(), power=POWER, values=VALUES, answers=ANSWERS, cards=CARDS,
     )  # fmt: skip
+
+
+def cards(audit: Audit) -> dict[str, str]:
+    """The model card and the annex by their files' names, in Markdown that no name or label can add to."""
+    shipped = _templates(finalize=_escaped, keep_trailing_newline=True)
+    shipped.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    shown = {"audit": audit, "number": printed, "p_value": p_value}
+    return {name: shipped.get_template(f"{name}.j2").render(shown) for name in CARDS}
 
 
 def pieces(audit: Audit, mark: str = "") -> dict[str, figures.HtmlFigure]:
@@ -115,16 +125,11 @@ def _outcomes(audit: Audit, caption: str, name: str) -> figures.HtmlFigure:
 
 
 def _averages(maps: Mapping[str, np.ndarray], target: str, group: str, name: str) -> figures.HtmlFigure:
-    cells = list(maps)
-    return figures.show(
-        figures.image_strip(
-            {f"{_plain(target)}: mean share of the map": np.stack(list(maps.values()))},
-            labels=[_plain(cell) for cell in cells],
-        ),
-        alt=f"Mean attention maps for the cells {'; '.join(cells)}.",
-        caption=f"Where the map of the answer lies on average, by {group}, cell by cell, one scale: bright is much.",
-        name=name,
-    )
+    row = {f"{_plain(target)}: mean share of the map": np.stack(list(maps.values()))}
+    strip = figures.image_strip(row, labels=[_plain(cell) for cell in maps])
+    alt = f"Mean attention maps for the cells {'; '.join(maps)}."
+    caption = f"Where the map of the answer lies on average, by {group}, cell by cell, one scale: bright is much."
+    return figures.show(strip, alt=alt, caption=caption, name=name)
 
 
 def _mistakes(mistakes: Shown, images: np.ndarray, name: str) -> figures.HtmlFigure:
@@ -136,20 +141,13 @@ def _mistakes(mistakes: Shown, images: np.ndarray, name: str) -> figures.HtmlFig
         both, totals = np.concatenate([images, images]), mistakes.maps.sum((1, 2), keepdims=True)
         bare = np.zeros_like(mistakes.maps)
         heat = np.concatenate([bare, np.divide(mistakes.maps, totals, out=bare.copy(), where=totals > 0)])
-        figure = figures.maps_over_images(
-            _padded(both, len(images), columns),
-            _padded(heat, len(images), columns),
-            columns=columns,
-            titles=[title for row in (titles, [""] * len(titles)) for title in row + [""] * (columns - len(row))],
-            label="share of the map",
-        )
+        both, heat = (_padded(values, len(images), columns) for values in (both, heat))
+        above = [*titles, *[""] * (2 * columns - len(titles))]
+        figure = figures.maps_over_images(both, heat, columns=columns, titles=above, label="share of the map")
     below = "" if mistakes.maps is None else " and, below, where the map lies"
-    return figures.show(
-        figure,
-        alt=f"{len(images)} images of {mistakes.cell}, all answered wrongly{below}.",
-        caption=f"{mistakes.cell}: the surest wrong answers{below}. Above each: the answer, 0 being undecided.",
-        name=name,
-    )
+    alt = f"{len(images)} images of {mistakes.cell}, all answered wrongly{below}."
+    caption = f"{mistakes.cell}: the surest wrong answers{below}. Above each: the answer, 0 being undecided."
+    return figures.show(figure, alt=alt, caption=caption, name=name)
 
 
 def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
@@ -162,9 +160,8 @@ def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
 
 def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, str]) -> figures.HtmlFigure:
     # a flag that is not set, and a value that is defined nowhere, are not worth a column
-    mute = frame.columns.intersection(
-        ["small", "in the training labels", "unrelated errors", "signed", "p corrected", "calibration error"]
-    )
+    rare = ["small", "in the training labels", "unrelated errors", "signed", "p corrected", "calibration error"]
+    mute = frame.columns.intersection(rare)
     idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
     shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=columns)
     special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}
@@ -198,10 +195,17 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def templates(**options: Any) -> jinja2.Environment:
+def _templates(**options: Any) -> jinja2.Environment:
     """What is beside this module; a name that an audit does not have is an error."""
     loader, strict = jinja2.PackageLoader("biaslib", "audit"), jinja2.StrictUndefined
     return jinja2.Environment(loader=loader, undefined=strict, trim_blocks=True, lstrip_blocks=True, **options)
+
+
+def _escaped(value: Any) -> str:
+    # what is marked as safe is Markdown already
+    if hasattr(value, "__html__"):
+        return str(value)
+    return _MARKS.sub(lambda mark: f"\\{mark[0]}", re.sub(r"\s+", " ", str(value)))
 
 
 def _words(audit: Audit) -> dict[str, dict[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.audit import amplifying, discovery, findings, handover, measurements, report
+from biaslib.audit import amplifying, discovery, findings, measurements, report
 from biaslib.audit.discovery import Looked
 from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, name_column, read_labels
@@ -21,7 +21,7 @@ from biaslib.audit.outlines import Mask
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
 from biaslib.audit.records import PAGE, Audit, AuditOptions, Shown, name_of
-from biaslib.audit.tables import listed, read
+from biaslib.audit.tables import read
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, results
 
@@ -38,7 +38,7 @@ class _Case:
     options: AuditOptions
     inputs: LabelledImages
     unlabelled: tuple[str, ...]
-    note: str = ""
+    deep: int = 0  # images of 16 bits a colour
     masks: Mapping[str, Sequence[Mask | None]] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
     model: ModelUnderAudit | None = None
@@ -74,7 +74,7 @@ def run(**given: Any) -> Audit:
     options.check_folder(key)
     audit = _audited([_measured(case, other) for case, other in cases], key)
     if options.out is not None:
-        audit.write({PAGE: report.page(audit), **handover.cards(audit)}, options.out, force=options.force)
+        audit.write({PAGE: report.page(audit), **report.cards(audit)}, options.out, force=options.force)
     return audit
 
 
@@ -118,19 +118,14 @@ def _checked(options: AuditOptions, once: Callable[..., Any]) -> _Case:
     unlabelled = () if folder is None else once(check_files, folder, inputs.files, leave_out=options.masks)
     if folder is None or options.model is None:
         return _Case(options, inputs, unlabelled)
-    note = once(check_pictures, folder, inputs.files)
+    deep = once(check_pictures, folder, inputs.files)
     masks = {} if options.masks is None else once(find_masks, options.masks, folder, inputs.files)
     if options.mask_value is not None and options.masks is not None and options.masks.is_file():
         raise BiaslibError(f"A mask value is for label maps, and {options.masks} holds outlines: leave it out.")
     roles = options.roles(masks)
-    steps = {name: getattr(options, name) for name in ("size", "mean", "std", "crop", "mask_value")}
-    model = model_under_audit(
-        options.model, weights=options.weights, output=options.output, yes=options.yes, no=options.no,
-        group_outputs=options.group_outputs, threshold=options.threshold, batch=options.batch or 32,
-        preprocessing=steps, attribution=options.attribution, layer=options.layer, opening=partial(once, open_model),
-    )  # fmt: skip
+    model = model_under_audit(options, partial(once, open_model))
     digests = once(file_digests, folder, inputs.files, tuple(map(tuple, masks.values())))
-    return _Case(options, inputs, unlabelled, note, masks, roles, model, digests)
+    return _Case(options, inputs, unlabelled, deep, masks, roles, model, digests)
 
 
 def _predicted(case: _Case) -> Predictions | None:
@@ -224,7 +219,7 @@ def _audit(
             "without labels": len(case.unlabelled),
             "tests": made,
         },
-        warnings=(*_lost(case, answered), *findings.warnings(tables, answered)),
+        warnings=tuple(findings.warnings(tables, answered, of=len(case.inputs.files))),
         findings=harms,
         margin=options.margin,
         tables=tables,
@@ -235,7 +230,7 @@ def _audit(
             *slices.unmeasured,
             *repaired.unmeasured,
         ),
-        notes=tuple(_notes(case, answered)),
+        notes=tuple(findings.notes(case.inputs, answered, case.unlabelled, case.deep)),
         shown=tuple(_surest_mistakes(case, predictions, answered, _worst_cells(answered, tables["accuracies"]))),
         average_maps=average_maps,
         answers=answered.by_image(),
@@ -265,25 +260,6 @@ def _permutations(at_once: int, images: int) -> int:
     needed = permutations_needed(at_once)
     soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
     return max(needed, soon) if needed * images <= _MOST_PERMUTED else soon
-
-
-def _lost(case: _Case, answered: LabelledImages) -> Iterator[str]:
-    lost, n = len(case.inputs.files) - len(answered.files), len(case.inputs.files)
-    if lost > n / 10:
-        yield f"{lost:,} of {n:,} images cannot be read and are left out: who is in those is not audited."
-
-
-def _notes(case: _Case, answered: LabelledImages) -> Iterator[str]:
-    readable = set(answered.files)
-    unreadable = [name for name in case.inputs.files if name not in readable]
-    yield from filter(None, (*case.inputs.notes, case.note))
-    if unreadable:
-        yield f"Left out, as they cannot be read: {len(unreadable):,} of the images ({', '.join(unreadable)})."
-    if case.unlabelled:
-        yield (
-            f"Not looked at, as no row that is used names them: {len(case.unlabelled):,} of the images in the folder "
-            f"({listed(case.unlabelled)})."
-        )
 
 
 def _worst_cells(answered: LabelledImages, accuracies: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:

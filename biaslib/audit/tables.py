@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from biaslib.errors import BiaslibError, reason
+from biaslib.errors import BiaslibError, reason, refused
 
 Table = str | Path | pd.DataFrame
 
@@ -34,17 +34,11 @@ def read(source: Table) -> pd.DataFrame:
     elif path.suffix.lower() in (".parquet", ".pq"):
         kind = "parquet"
     else:
-        raise BiaslibError(
-            f"The table {path} is not read: a table ends in .csv, .tsv (or these with .gz) or .parquet; save it as CSV "
-            "in UTF-8, with commas."
-        )
+        raise refused("table of another kind", path=path)
     try:
         table = pd.read_parquet(path) if kind == "parquet" else _read_text(path, _SEPARATORS[kind])
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise BiaslibError(
-            f"The table {path} cannot be read as {kind} ({reason(error)}): save it anew as CSV in UTF-8, "
-            "with the ending .csv, or as parquet."
-        ) from error
+        raise refused("table that cannot be read", path=path, kind=kind, reason=reason(error)) from error
     if table.empty:
         raise BiaslibError(f"The table {path} has no rows: give one for each image.")
     return table

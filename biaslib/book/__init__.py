@@ -6,7 +6,7 @@ This front door imports none of them, since every notebook reads records and sho
 import importlib.util
 from pathlib import Path
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 
 _LIBRARIES = ("jupyter_book", "jupytext", "nbformat", "papermill")  # some of what the extra [book] brings
 
@@ -46,7 +46,4 @@ def find_project() -> Project:
 def need_libraries(command: str) -> None:
     """Refuses a command of the book where the libraries that the book is made with are missing."""
     if missing := [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]:
-        raise BiaslibError(
-            f"`biaslib {command}` needs a checkout of the book and its libraries: in its folder, run "
-            f"`pip install '.[book]'` (missing here: {', '.join(missing)})."
-        )
+        raise refused("missing libraries", command=command, missing=", ".join(missing))

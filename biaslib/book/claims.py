@@ -91,14 +91,15 @@ def table(claims: Sequence[Claim], *, record: Numbers | None, this_run: Numbers 
 
     With what was measured stands where its interval must lie. What there is none of (record, run, paper) has no column.
     """
+    surprises = [f" (we expected: {claim.expected})" if claim.given else "" for claim in claims]
     columns: dict[str, list[str]] = {"claim": [claim.words for claim in claims]}
     columns["measured"] = ["; ".join(claim.condition.asks) for claim in claims]
     if any(claim.paper for claim in claims):
         columns["paper"] = [claim.paper or "not measured" for claim in claims]
     if record is not None:
-        columns["record"] = [_marked(claim, record) + _surprise(claim) for claim in claims]
+        columns["record"] = [_marked(claim, record) + said for claim, said in zip(claims, surprises, strict=True)]
+        surprises = [""] * len(claims)  # they are said once
     if this_run is not None:
-        surprises = [_surprise(claim) if record is None else "" for claim in claims]
         columns["this run"] = [_marked(claim, this_run) + said for claim, said in zip(claims, surprises, strict=True)]
     return pd.DataFrame(columns)
 
@@ -177,10 +178,6 @@ def _marked(claim: Claim, numbers: Numbers) -> str:
     if all(math.isnan(span.estimate) for span in spans):
         return "not measured"
     return f"{claim.mark(numbers)}: {'; '.join(map(_in_words, spans))}"
-
-
-def _surprise(claim: Claim) -> str:
-    return f" (we expected: {claim.expected})" if claim.given else ""
 
 
 def _interval(number: Any) -> Interval:

@@ -10,7 +10,7 @@ import nbformat
 import yaml
 
 from biaslib.book import Project
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 
 QUICK = "quick"
 
@@ -45,10 +45,7 @@ def declared(notebook: nbformat.NotebookNode, *, name: str) -> dict[str, Any]:
                 case ast.Expr(value=ast.Constant()):
                     pass
                 case _:
-                    raise BiaslibError(
-                        f"the parameters cell of {name} may only hold lines `name = value` with a plain value, "
-                        f"not `{ast.unparse(statement)}`."
-                    )
+                    raise refused("parameters that are no values", name=name, statement=ast.unparse(statement))
     return values
 
 

@@ -44,11 +44,6 @@ _START, _EACH_MODEL = 15.0, 0.3
 _LONG_ENOUGH, _MOST = 0.4, 4096  # seconds beyond what the smallest call takes; images
 _LIBRARIES: Final = 0.7e9  # bytes that a process takes before it has done anything
 _TRAININGS: Final = (recipes.train, face_generators.train)
-# photographs in the splits of the data sets that models are trained on as they are
-_PHOTOGRAPHS: Final = {
-    "celeba": {"train": 162_770, "val": 19_867, "test": 19_962},
-    "coco": {"train": 82_783, "val": 20_252, "test": 20_252},
-}
 
 
 @dataclass(frozen=True)
@@ -179,7 +174,7 @@ def _images(recipe: Recipe) -> int:
         return len(recipe.rows.chosen(recipe.data.table()))
     split = None
     if isinstance(recipe.data, Loaded):
-        splits = _PHOTOGRAPHS.get(recipe.data.name.partition("-")[0])
+        splits = registry.WORDS["photographs"].get(recipe.data.name.partition("-")[0])
         split = splits[recipe.data.split] if splits else len(recipe.data.table())
     return min(filter(None, (kept, getattr(recipe.data, "images", None), split)))
 

@@ -21,7 +21,7 @@ import pandas as pd
 
 from biaslib import store
 from biaslib.book import Project, find_project
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode  # a second and a half, in every notebook
@@ -206,10 +206,7 @@ def make(project: Project, names: list[str]) -> None:
     print(f"{len(parts)} to record: {', '.join(f'{name} ({preset})' for name, preset in parts) or 'none'}", flush=True)
     for name, preset in parts:
         if edited := _git(project, "status", "--porcelain", "--untracked-files=no").splitlines():
-            raise BiaslibError(
-                f"{len(edited)} tracked files differ from the last commit ({edited[0].split()[-1]}): commit them "
-                "first, as a record names the commit that it was made with."
-            )
+            raise refused("record of edited files", n=len(edited), first=edited[0].split()[-1])
         about = execution.run(project, name, project.output / "recording" / f"{name}.ipynb", preset=preset)
         file = write(name, about)
         words = f"Record of {name}, preset {preset}: {duration(about['seconds'])}"

@@ -9,7 +9,7 @@ import pandas as pd
 from biaslib import recipes, training
 from biaslib.dial.measuring import Case, balanced, probability
 from biaslib.dial.trials import Trial
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.statistics import Interval, holm, interval
 from biaslib.statistics.detection import winkler
 from biaslib.statistics.proportions import compare_shares
@@ -18,7 +18,7 @@ from biaslib.store.files import beside
 
 # of each world: what a picture shows -> the column of its table that draws it
 _Columns = dict[str, str]
-_CANDIDATES: Final[dict[str, _Columns]] = beside(__file__)
+CANDIDATES: Final[dict[str, _Columns]] = beside(__file__)
 SAID_NOTHING: Final = (-0.02, 0.02)  # the effect of a candidate that a guess does not name
 _EDITED: Final = 100  # balanced images that each candidate is put into and taken out of
 
@@ -26,10 +26,7 @@ _EDITED: Final = 100  # balanced images that each candidate is put into and take
 def assign(trials: Sequence[Trial], envelopes: Sequence[int], *, seed: int = 0) -> list[Trial]:
     """The models of the game in the envelopes: the same number is the same model, other numbers are others."""
     if any(not 0 <= number < len(trials) for number in envelopes) or len(set(envelopes)) < len(envelopes):
-        raise BiaslibError(
-            f"envelopes must be different whole numbers from 0 to {len(trials) - 1}, one for each model, "
-            f"not {list(envelopes)}."
-        )
+        raise refused("wrong envelopes", last=len(trials) - 1, envelopes=list(envelopes))
     order = np.random.default_rng([seed, 20_101]).permutation(len(trials))
     return [trials[order[number]] for number in envelopes]
 
@@ -43,7 +40,7 @@ def cue_dependence(model: Case) -> pd.DataFrame:
     """
     rows = []
     factors = balanced(model.trial)
-    for candidate, column in _CANDIDATES[model.trial.world].items():
+    for candidate, column in CANDIDATES[model.trial.world].items():
         values = factors[column].to_numpy()
         there = values.astype(bool) if len(np.unique(values)) <= 2 else values > np.median(values)
         agree = there == model.truth
@@ -59,7 +56,7 @@ def effects(trials: Sequence[Trial]) -> list[pd.DataFrame]:
     tables = []
     for trial, probabilities in zip(trials, _probabilities.many(trials), strict=True):
         effect = [interval(pair[:, 1] - pair[:, 0], bounds=(-1, 1)) for pair in probabilities]
-        tables.append(pd.DataFrame({"candidate": list(_CANDIDATES[trial.world]), "effect": effect}))
+        tables.append(pd.DataFrame({"candidate": list(CANDIDATES[trial.world]), "effect": effect}))
     return tables
 
 
@@ -73,16 +70,16 @@ def score(guess: Mapping[str, tuple[float, float]], effects: pd.DataFrame) -> np
 
 def cue_of(trial: Trial) -> str:
     """The candidate that is tied to the target in the training images, where their strength is above 0."""
-    return next(words for words, column in _CANDIDATES[trial.world].items() if column == trial.drawn_by.cue)
+    return next(words for words, column in CANDIDATES[trial.world].items() if column == trial.drawn_by.cue)
 
 
-@stored("dial-candidates", passes=lambda trial: (2 * _EDITED * len(_CANDIDATES[trial.world]), 1))
+@stored("dial-candidates", passes=lambda trial: (2 * _EDITED * len(CANDIDATES[trial.world]), 1))
 def _probabilities(trial: Trial) -> np.ndarray:
     """(candidates, images, 2) probability of the target with little and with much of each."""
     model, factors = recipes.load(trial.recipe), balanced(trial)
     table = factors.head(_EDITED)
     probabilities = []
-    for column in _CANDIDATES[trial.world].values():
+    for column in CANDIDATES[trial.world].values():
         values = table[column].to_numpy()
         # quartiles, the means of both halves into which `cue_dependence` cuts
         ends = (0, 1) if len(np.unique(values)) <= 2 else np.quantile(factors[column], (0.25, 0.75))

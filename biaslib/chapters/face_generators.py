@@ -18,11 +18,10 @@ import torch
 
 from biaslib import models, store
 from biaslib.book import find_project
-from biaslib.errors import BiaslibError, check_known, check_number
+from biaslib.errors import BiaslibError, check_known, check_number, refused
 from biaslib.gan.counterfactuals import draw, latent_codes, opened
-from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
-from biaslib.gan.networks import GeneratorNetwork
-from biaslib.gan.training import GanConfig, grow
+from biaslib.gan.networks import Encoder, GeneratorNetwork
+from biaslib.gan.training import EncoderConfig, GanConfig, encoded, grow, latent_correlation, train_encoder
 from biaslib.recipes import CELEBA, Drawn, Loaded
 from biaslib.store import fingerprint, parallel, results, stored
 from biaslib.store.files import beside, tupled
@@ -50,10 +49,8 @@ class GeneratorSetup:
         check_known("source", self.source, ("generated", *CELEBA))
         check_number("threads", self.threads, 1, whole=True)
         if self.gan.size != 4 * 2 ** len(self.encoder.widths):
-            raise BiaslibError(
-                f"The generator draws {self.gan.size} px, the encoder reads {4 * 2 ** len(self.encoder.widths)}: give "
-                f"the encoder {len(self.gan.widths) - 1} widths."
-            )
+            read = 4 * 2 ** len(self.encoder.widths)
+            raise refused("encoder of another size", size=self.gan.size, read=read, widths=len(self.gan.widths) - 1)
 
     @property
     def data(self) -> Drawn | Loaded:

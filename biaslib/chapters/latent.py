@@ -13,7 +13,7 @@ from biaslib import training
 from biaslib.chapters import face_generators
 from biaslib.chapters.attribute_models import Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
 from biaslib.store import fingerprint, stored
 from biaslib.store.files import beside
@@ -49,9 +49,7 @@ def attribute_probabilities(
         raise BiaslibError("There are no attribute classifiers to ask: train at least one.")
     means = np.mean([expit(training.predict(network, images)) for network in networks], axis=0)
     if means.shape[1] != len(attributes):
-        raise BiaslibError(
-            f"The classifiers have {means.shape[1]} outputs, not the {len(attributes)} named in attributes."
-        )
+        raise refused("attributes that are no outputs", outputs=means.shape[1], attributes=len(attributes))
     return pd.DataFrame(means, columns=list(attributes))
 
 
@@ -113,10 +111,8 @@ class CodeRequest:
         if not isinstance(networks, face_generators.FaceGenerator):  # somebody's own: by what it does
             images = networks.draw(codes := networks.sample(16, 0))
             return fingerprint.of_value([codes, images, networks.encode(images)])
-        states = [network.state_dict() for network in (networks.generator, networks.encoder)]
-        return fingerprint.of_value(
-            [{name: tensor.cpu().numpy() for name, tensor in state.items()} for state in states]
-        )
+        states = [network.state_dict().items() for network in (networks.generator, networks.encoder)]
+        return fingerprint.of_value([{name: tensor.cpu().numpy() for name, tensor in state} for state in states])
 
 
 def labelled_codes(request: CodeRequest) -> tuple[np.ndarray, pd.DataFrame]:

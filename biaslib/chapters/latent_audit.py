@@ -17,7 +17,7 @@ from biaslib.chapters import face_generators, latent
 from biaslib.chapters.attribute_models import EvaluationFaces, Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.chapters.latent import CodeRequest
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, refused
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
 from biaslib.models import to_tensor
@@ -110,10 +110,8 @@ class DirectionAudit:
         setup = face_generators.SETUPS.get(self.generator) if isinstance(self.generator, str) else self.generator
         sizes = {model.size for model in self.target_classifiers}
         if setup and sizes - {setup.gan.size}:  # an unknown name is refused where it is looked for
-            raise BiaslibError(
-                f"The generator draws faces of {setup.gan.size} px, but classifiers read "
-                f"{', '.join(str(size) for size in sorted(sizes - {setup.gan.size}))} px: train them at its size."
-            )
+            others = ", ".join(map(str, sorted(sizes - {setup.gan.size})))
+            raise refused("classifiers of another size", size=setup.gan.size, others=others)
 
     @property
     def request(self) -> CodeRequest:
@@ -243,9 +241,7 @@ def audited(audit: DirectionAudit) -> dict[str, np.ndarray]:
 def smiles(audit: DirectionAudit) -> Callable[[np.ndarray], np.ndarray]:
     """Images (N, size, size, 3) -> (models, N) probabilities of a smile by the classifiers under audit."""
     targets = [load(model.recipe) for model in audit.target_classifiers]
-    return lambda images: np.stack([expit(training.predict(model, images)[:, 0]) for model in targets]).astype(
-        np.float32
-    )
+    return lambda images: np.stack([expit(training.predict(model, images)[:, 0]) for model in targets], dtype="f4")
 
 
 def pixels_apart(first: np.ndarray, second: np.ndarray) -> float:

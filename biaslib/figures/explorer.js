@@ -69,7 +69,7 @@
     const lut = bytes(data.lut);
     const masks = data.masks && bytes(data.masks);
     const sprite = await picture(data.images);
-    const state = { image: 0, setting: 0, kind: 0, opacity: 0.8, outline: Boolean(masks) };
+    const state = { image: 0, setting: 0, opacity: 0.8, outline: Boolean(masks) };
 
     const canvas = make("canvas", { width: 4 * width, height: 4 * height, role: "img" });
     const title = make("p", { class: "biaslib-piece-title" });
@@ -92,7 +92,7 @@
       context.imageSmoothingEnabled = true;
       context.imageSmoothingQuality = "high";
       context.drawImage(sprite, 0, state.image * height, width, height, 0, 0, canvas.width, canvas.height);
-      const start = ((state.kind * data.settings.length + state.setting) * n + state.image) * cells;
+      const start = (state.setting * n + state.image) * cells;
       const values = finer(maps.subarray(start, start + cells), data.grid, 96);
       context.drawImage(heat(values, 96, lut, state.opacity), 0, 0, canvas.width, canvas.height);
       if (masks && state.outline) {
@@ -114,11 +114,8 @@
       const setting = data.settings[state.setting];
       chosen.textContent = setting;
       slider.setAttribute("aria-valuetext", setting);
-      const note = data.notes[state.setting][state.image];
-      title.textContent = `${data.titles[state.image]}${note && `: ${note}`} (${state.image + 1} of ${n})`;
-      const kind = data.kinds[state.kind];
-      canvas.setAttribute("aria-label",
-        `${data.titles[state.image]} with its ${kind && kind + " "}map at ${data.setting_name} ${setting}`);
+      title.textContent = `${data.titles[state.image]} (${state.image + 1} of ${n})`;
+      canvas.setAttribute("aria-label", `${data.titles[state.image]} with its map at ${data.setting_name} ${setting}`);
       thumbs.forEach((button, i) => button.setAttribute("aria-pressed", i == state.image));
       const strip = thumbs[0].parentElement;
       if (strip && "image" in change) {
@@ -127,7 +124,7 @@
       }
       rows.replaceChildren(
         ...data.table.map(({ name, values, range }) => {
-          const along = values[state.kind].map((row) => row[state.image]);
+          const along = values.map((row) => row[state.image]);
           return make("tr", {}, make("th", { scope: "row" }, name),
             make("td", { class: "biaslib-number" }, number(along[state.setting])),
             make("td", {}, spark(along, state.setting, range)));
@@ -140,9 +137,6 @@
       make("div", { class: "biaslib-stage" }, canvas),
       make("div", { class: "biaslib-panel" },
         title,
-        data.kinds.length > 1 ? make("label", { class: "biaslib-choice" }, "method ",
-          make("select", { onchange: (event) => set({ kind: event.target.selectedIndex }) },
-            ...data.kinds.map((kind) => make("option", {}, kind)))) : "",
         make("label", { class: "biaslib-slide" }, make("span", {}, `${data.setting_name}: `, chosen), slider),
         make("label", { class: "biaslib-slide" }, make("span", {}, "map opacity"),
           make("input", { type: "range", min: 0, max: 1, step: 0.05, value: state.opacity,

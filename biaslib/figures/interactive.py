@@ -21,58 +21,45 @@ _COLUMNS = 6  # pictures of a dial in a row; a phone shows four at most
 
 def explorer(
     images: np.ndarray,
-    maps: np.ndarray | Mapping[str, np.ndarray],
+    maps: np.ndarray,
     *,
     settings: Sequence[str],
     setting_name: str = "bias",
     masks: np.ndarray | None = None,
     mask_name: str = "mask",
-    table: Mapping[str, np.ndarray | Mapping[str, np.ndarray]] | None = None,
+    table: Mapping[str, np.ndarray] | None = None,
     titles: Sequence[str] | None = None,
-    notes: Sequence[Sequence[str]] | None = None,
     alt: str,
     caption: str | None = None,
-    name: str | None = None,
 ) -> HtmlFigure:
     """Image by image: a slider over the settings, the image under its map, the mask's outline, the image's numbers.
 
     `images` (N, H, W, 3) uint8 are embedded once, lossless. `maps` are (S, N, h, w), >= 0, one for every setting and
-    image, kept to 8 bits, each map's maximum being the brightest; NaN counts as 0. They may also be several methods'
-    maps, words -> such maps on one grid, between which the reader chooses. `settings` are S words for the slider's
-    stops ("50 %" ... "100 %"); `setting_name` says what it sets. The outline of `masks` (N, H, W) bool, which mark what
-    `mask_name` says ("bird"), can be switched on and off. `table` names (S, N) numbers shown beside the image, or such
-    numbers for each kind of maps; NaN reads "n/a". Each image has one of N `titles` and after it, in S lists of N
-    `notes`, what is to be said at each setting. `alt`, `caption` and `name` are as for `show`. A `BiaslibError` is
-    raised for shapes that do not fit, negative maps, or an empty alt text.
+    image, kept to 8 bits, each map's maximum being the brightest; NaN counts as 0. `settings` are S words for the
+    slider's stops ("50 %" ... "100 %"); `setting_name` says what it sets. The outline of `masks` (N, H, W) bool, which
+    mark what `mask_name` says ("bird"), can be switched on and off. `table` names (S, N) numbers shown beside the
+    image; NaN reads "n/a". Each image has one of N `titles`. `alt` and `caption` are as for `show`. A `BiaslibError`
+    is raised for shapes that do not fit, negative maps, or an empty alt text.
     """
     images = check_images(images)
-    kinds = maps if isinstance(maps, Mapping) else {"": maps}
-    stacks = [check_maps(stack, len(settings), len(images)) for stack in kinds.values()]
-    if len({stack.shape for stack in stacks}) != 1:
-        raise BiaslibError("maps of all kinds must be on one grid, and of at least one kind; resize them first.")
+    levels = _quantise(check_maps(maps, len(settings), len(images)))
     words = check_titles(titles, [f"image {i + 1}" for i in range(len(images))])
-    listed = [list(map(str, row)) for row in notes or [[""] * len(images)] * len(settings)]
-    if [len(row) for row in listed] != [len(images)] * len(settings):
-        raise BiaslibError(f"notes must be {len(settings)} lists of {len(images)} words, one a setting and image.")
-    levels = _quantise(np.stack(stacks))
     data = {
         "images": data_uri(np.concatenate(list(images))),
         "size": images.shape[1:3],
         "maps": _base64(levels),
-        "grid": levels.shape[3:],
-        "kinds": list(map(str, kinds)),
+        "grid": levels.shape[2:],
         "masks": None if masks is None else _base64(np.packbits(check_masks(masks, images))),
         "mask_name": mask_name,
         "settings": list(map(str, settings)),
         "setting_name": setting_name,
         "titles": words,
-        "notes": listed,
-        "table": _readout(table or {}, list(kinds), (len(settings), len(images))),
+        "table": _readout(table or {}, (len(settings), len(images))),
         "lut": _base64(_lut()),
     }
-    first = overlay(images[0], levels[0, 0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
+    first = overlay(images[0], levels[0, 0].astype(float), limit=255.0, opacity=0.8, times=4)
     shown = f"{words[0]} with its map at {setting_name} {settings[0]}"
-    return _piece("explorer", data, data_uri(first, lossless=False), shown, alt=alt, caption=caption, name=name)
+    return _piece("explorer", data, data_uri(first, lossless=False), shown, alt=alt, caption=caption)
 
 
 def dial(
@@ -143,18 +130,12 @@ def _quantise(maps: np.ndarray) -> np.ndarray:
     return np.rint(255 * known / np.where(top > 0, top, 1)).astype(np.uint8)
 
 
-def _readout(
-    table: Mapping[str, np.ndarray | Mapping[str, np.ndarray]], kinds: Sequence[str], shape: tuple[int, int]
-) -> list[dict[str, Any]]:
+def _readout(table: Mapping[str, np.ndarray], shape: tuple[int, int]) -> list[dict[str, Any]]:
     rows = []
     for name, given in table.items():
-        parts = given if isinstance(given, Mapping) else dict.fromkeys(kinds, given)
-        if set(parts) != set(kinds):
-            raise BiaslibError(f"table entry {name!r} must have the kinds {', '.join(kinds)}, not {', '.join(parts)}.")
-        numbers = [theme.as_float(parts[kind], name) for kind in kinds]
-        if wrong := [part.shape for part in numbers if part.shape != shape]:
-            raise BiaslibError(f"table entry {name!r} must have shape {shape}, not {wrong[0]}.")
-        values = np.stack(numbers)
+        values = theme.as_float(given, name)
+        if values.shape != shape:
+            raise BiaslibError(f"table entry {name!r} must have shape {shape}, not {values.shape}.")
         known = values[np.isfinite(values)].tolist()
         # shares and probabilities are drawn on 0 ... 1, so that a small change looks small
         limits = [0.0, 1.0] if all(0 <= value <= 1 for value in known) else [min(known), max(known)]

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 from biaslib.figures import theme
 from biaslib.figures.pieces import SMOOTH
 
@@ -132,9 +132,7 @@ def check_images(images: np.ndarray) -> np.ndarray:
     """The images, where they are (N, H, W, 3) uint8 and at least one; a BiaslibError where not."""
     images = np.asarray(images)
     if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8 or len(images) == 0:
-        raise BiaslibError(
-            f"images must be uint8 of shape (N, H, W, 3) with N >= 1, not {images.dtype} of shape {images.shape}."
-        )
+        raise refused("arrays that are no images", dtype=images.dtype, shape=images.shape)
     return images
 
 
@@ -152,9 +150,7 @@ def check_masks(masks: np.ndarray, images: np.ndarray) -> np.ndarray:
     """The masks, where they are bool and of the images' size; a BiaslibError where not."""
     masks = np.asarray(masks)
     if masks.shape != images.shape[:3] or masks.dtype != np.bool_:
-        raise BiaslibError(
-            f"masks must be bool of shape {images.shape[:3]}, as the images are, not {masks.dtype} of {masks.shape}."
-        )
+        raise refused("arrays that are no masks", shape=images.shape[:3], dtype=masks.dtype, found=masks.shape)
     return masks
 
 

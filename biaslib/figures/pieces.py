@@ -101,10 +101,8 @@ def frame(
         described = f' aria-describedby="{mark}"'
         below = f'<figcaption id="{mark}">{words(caption)}</figcaption>'
     label = f' role="group" aria-label="{html.escape(alt)}"' if labelled else ""
-    return (
-        f'<figure class="biaslib-figure {classes}"{label}{anchor}{described}>'
-        f"<style>{''.join(asset(sheet) for sheet in sheets)}</style>{body}{below}</figure>"
-    )
+    head = f'<figure class="biaslib-figure {classes}"{label}{anchor}{described}>'
+    return f"{head}<style>{''.join(map(asset, sheets))}</style>{body}{below}</figure>"
 
 
 def download(values: pd.DataFrame, *, name: str) -> str:

@@ -165,7 +165,6 @@ def scatter(
     x_label: str = "",
     y_label: str = "",
     digits: int = 2,
-    ax: Axes | None = None,
 ) -> Figure:
     """One point for each name, with intervals both ways; the highlighted ones are named, the others when pointed at.
 
@@ -178,7 +177,7 @@ def scatter(
     _check(frame, x, y, y_low, y_high)
     if strangers := [item for item in highlight if item not in set(frame[name])]:
         raise BiaslibError(f"highlight names {strangers[0]!r}, which is not in column {name!r}; check its spelling.")
-    ax = ax or theme.new(aspect=0.72)[1]
+    ax = theme.new(aspect=0.72)[1]
     _remember(ax, frame, y_label, name, x, x_low, x_high, y, y_low, y_high)
     rows = frame[np.isfinite(_floats(frame, x, y)).all(axis=0)]
     chosen = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "vermillion")

@@ -21,8 +21,6 @@ COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: str(of[i]) for name, of in _PALET
 _HOUSE = mpl.rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False)
 INK, MUTED, GRID = (_HOUSE[name] for name in ("text.color", "axes.edgecolor", "grid.color"))
 PAPER = "#fdfdfe"
-_DARK_INK, _DARK_PAPER = "#d5d8dd", "#15171b"
-_CODE = "#7a3b00"  # names of code in the text of a light page
 _REPORT_MUTED = "#5b616a"  # small print of an audit's report, which is light alone
 
 # One perceptually uniform map for everything that is "how much": dark is little, bright is much.
@@ -66,14 +64,11 @@ def figure_css() -> str:
 
 def page_css() -> str:
     """The book's own colours, light and dark, in the theme's variables: a build writes it beside `book.css`."""
-    blue, dark_blue, orange = LABEL_COLOURS["blue"], _DARK_LABELS["blue"], _DARK_LABELS["orange"]
-    light = (blue, blue, LABEL_COLOURS["vermillion"], _CODE, INK, PAPER)
-    dark = (dark_blue, dark_blue, orange, orange, _DARK_INK, _DARK_PAPER)
-    names = ("primary", "link", "link-hover", "inline-code", "text-base", "background")
-    return _rule(":root", "book", {"card": PAPER}) + "".join(
-        _rule(f'html[data-theme="{mode}"]', "pst-color", dict(zip(names, colours, strict=True)))
-        for mode, colours in (("light", light), ("dark", dark))
-    )
+    css = _rule(":root", "book", {"card": PAPER})
+    for mode, words in (("light", {**LABEL_COLOURS, "ink": INK, "paper": PAPER}), ("dark", _DARK_LABELS)):
+        colours = {name: words.get(colour, colour) for name, colour in _PALETTE["page"][mode].items()}
+        css += _rule(f'html[data-theme="{mode}"]', "pst-color", colours)
+    return css
 
 
 def report_css() -> str:

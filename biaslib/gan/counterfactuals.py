@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from biaslib import models
-from biaslib.errors import BiaslibError, reason
+from biaslib.errors import BiaslibError, reason, refused
 from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import as_pixels
 
@@ -89,9 +89,7 @@ def traversal(generator: _Drawer, codes: np.ndarray, direction: np.ndarray, step
     numbers by about 5 degrees. A direction of another length than the codes' is a `BiaslibError`.
     """
     if np.shape(direction) != codes.shape[1:]:
-        raise BiaslibError(
-            f"A direction for these codes has {codes.shape[1]} numbers, not the shape {np.shape(direction)}."
-        )
+        raise refused("direction of another length", n=codes.shape[1], shape=np.shape(direction))
     moved = np.concatenate([codes + step * np.asarray(direction) for step in steps])
     images = draw(generator, moved)
     return images.reshape(len(steps), len(codes), *images.shape[1:])
@@ -144,9 +142,7 @@ def frechet_distance(a: np.ndarray, b: np.ndarray) -> float:
     """
     for features in (a, b):
         if np.ndim(features) != 2 or len(features) < 2 or np.shape(features)[1] != np.shape(a)[1]:
-            raise BiaslibError(
-                f"Features must be (N, d) of at least 2 images and of one d, not {np.shape(a)} and {np.shape(b)}."
-            )
+            raise refused("features that do not compare", a=np.shape(a), b=np.shape(b))
         if not np.isfinite(features).all():
             raise BiaslibError("Features must be finite: leave images whose features are not out.")
     of_a, of_b = (np.cov(np.asarray(features, float), rowvar=False).reshape(np.shape(a)[1], -1) for features in (a, b))

@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 from sklearn.svm import LinearSVC
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 from biaslib.statistics import Interval, interval
+from biaslib.store.files import beside
 
-_PROTECTED: Final = ("Male",)
-# columns of CelebA that are judgements of a person, and no thing that can be seen on a face
-_JUDGEMENTS: Final = ("Attractive", "Chubby")
+_NOT_MOVED: Final[dict[str, str]] = beside(__file__)  # attribute -> why no face is moved along it
 _HELD_OUT: Final = 0.2  # of the codes, on which the accuracy is measured
 
 
@@ -53,9 +52,8 @@ def attribute_direction(
     has = labels[attribute].to_numpy(bool)
     if has.all() or not has.any():
         raise BiaslibError(f"{attribute} has one value on all {len(has)} images: a direction needs both.")
-    rows = _matched(
-        labels.reset_index(drop=True), attribute, tuple(name for name in balanced_on if name != attribute), each, rng
-    )
+    others = tuple(name for name in balanced_on if name != attribute)
+    rows = _matched(labels.reset_index(drop=True), attribute, others, each, rng)
     tested = np.zeros(len(rows), bool)
     for side in (True, False):  # as many of each side are held out
         members = np.flatnonzero(has[rows] == side)
@@ -70,16 +68,9 @@ def attribute_direction(
 
 def check_movable(attribute: str) -> None:
     """Refuses an attribute along which no face is moved, whatever the faces are."""
-    if attribute in _PROTECTED:
-        raise BiaslibError(
-            f"{attribute} is not manipulated: a picture made 'more' or 'less' so would draw a stereotype and call it a "
-            "counterfactual of a person (Denton et al. 2019, sections 2 and 5). Compare groups on real images instead."
-        )
-    if attribute in _JUDGEMENTS:
-        raise BiaslibError(
-            f"{attribute} is not manipulated: it is a judgement of a person, not a thing that can be seen on a face. "
-            "Compare groups on real images instead."
-        )
+    if attribute in _NOT_MOVED:
+        reason = _NOT_MOVED[attribute]
+        raise BiaslibError(f"{attribute} is not manipulated: {reason}. Compare groups on real images instead.")
 
 
 def orthogonalised(vectors: np.ndarray) -> np.ndarray:
@@ -141,10 +132,7 @@ def _matched(
     check_number("each, codes on either side,", each, 10, whole=True)
     if pairs.sum() < 10:
         among = f" that agree in {', '.join(others)}" if others else ""
-        raise BiaslibError(
-            f"{attribute} needs at least 10 images with it and as many without it{among}, and there are {pairs.sum()}: "
-            "encode more images, or balance on fewer attributes."
-        )
+        raise refused("too few codes", attribute=attribute, among=among, n=pairs.sum())
     kept = np.floor(pairs * min(1.0, each / pairs.sum())).astype(int)
     kept[np.argsort(kept - pairs, kind="stable")[: min(each, pairs.sum()) - kept.sum()]] += 1  # what rounding left
     chosen = [rng.permutation(rows)[:count] for side, count in zip(sides, kept, strict=True) for rows in side]

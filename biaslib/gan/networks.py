@@ -1,4 +1,4 @@
-"""Generator and critic that grow from 4 x 4 pixels up (Karras et al. 2018), in the sizes a book can train."""
+"""Generator and critic that grow from 4 x 4 pixels up (Karras et al. 2018), in sizes a book can train; an encoder."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 
 _RECTIFIED: Final = sqrt(2)  # what a rectified unit takes from the variance, its layer gives back
 
@@ -103,10 +103,7 @@ class GeneratorNetwork(nn.Module):
         how far it is faded in: 0 is the level below, enlarged. Other lengths of codes, or levels, are a `BiaslibError`.
         """
         if codes.ndim != 2 or codes.shape[1] != self.latent:
-            raise BiaslibError(
-                f"Latent codes must be (N, {self.latent}) for this generator, not {tuple(codes.shape)}: take "
-                "codes from its own encoder or draw them of its own length."
-            )
+            raise refused("codes of another length", latent=self.latent, shape=tuple(codes.shape))
         level = len(self.widths) - 1 if level is None else level
         check_number("level", level, 0, len(self.widths) - 1, whole=True)
         features = self.first(pixel_norm(codes)).reshape(-1, self.widths[0], 4, 4)
@@ -151,3 +148,27 @@ class Critic(nn.Module):
                 features = torch.lerp(self.from_rgb[level - 1](F.avg_pool2d(images, 2)), features, alpha)
         features = self.blocks[0](_with_minibatch_deviation(features))
         return self.last(F.leaky_relu(self.hidden(features.flatten(1)), 0.2))[:, 0]
+
+
+class Encoder(nn.Module):
+    """Images to codes of unit root mean square, the only ones that a generator of pixel-normed codes can tell apart.
+
+    A code has `latent` numbers, an image `size` pixels a side, which the `widths` bring to 4, else a `BiaslibError`.
+    """
+
+    def __init__(self, *, latent: int, size: int, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        if size != 4 * 2 ** len(widths):
+            raise refused("widths for another size", widths=len(widths), read=4 * 2 ** len(widths), size=size)
+        layers: list[nn.Module] = []
+        for before, width in zip((3, *widths), widths, strict=False):
+            convolution = nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False)
+            layers += [convolution, nn.BatchNorm2d(width), nn.LeakyReLU(0.2)]
+        self.features = nn.Sequential(*layers)
+        self.head = nn.Sequential(
+            nn.Flatten(), nn.Linear(widths[-1] * 16, 256), nn.LeakyReLU(0.2), nn.Linear(256, latent)
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, size, size), about in [-1, 1] -> (N, latent)."""
+        return pixel_norm(self.head(self.features(images)))

@@ -1,4 +1,4 @@
-"""A generator and its critic trained against each other while both grow (Karras et al. 2018, with WGAN-GP)."""
+"""A generator and its critic trained against each other while both grow (Karras et al. 2018), and then its encoder."""
 
 import copy
 import math
@@ -6,19 +6,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from torch.nn import functional as F
-from tqdm import tqdm
+from tqdm import trange
 
 from biaslib import models
-from biaslib.errors import BiaslibError, check_known
-from biaslib.gan.networks import Critic, GeneratorNetwork
+from biaslib.errors import BiaslibError, check_known, refused
+from biaslib.gan.networks import Critic, Encoder, GeneratorNetwork, pixel_norm
 from biaslib.training.config import autocast
 from biaslib.training.loop import Resumable, resumed
 
+_CHECKPOINTS: Final = 20  # in a whole training of an encoder
 _Answers = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -52,17 +53,12 @@ class GanConfig:
     def __post_init__(self) -> None:
         check_known("loss", self.loss, ("wgan-gp", "r1"))
         if len(self.growth) != len(self.widths):
-            raise BiaslibError(
-                f"growth and widths name one level each, but there are {len(self.growth)} and {len(self.widths)}."
-            )
+            raise refused("levels that differ", growth=len(self.growth), widths=len(self.widths))
         total = sum(map(sum, self.growth))
         if not math.isclose(total, 1.0, abs_tol=1e-6) or min(map(min, self.growth)) < 0:
             raise BiaslibError(f"The shares of growth must be at least 0 and sum to 1, not to {total:g}.")
         if self.batch < 2 or self.images < self.batch * self.chunks or self.chunks < 1:
-            raise BiaslibError(
-                f"A batch has at least 2 images and each of {self.chunks} chunks at least one batch, but images is "
-                f"{self.images} and batch {self.batch}."
-            )
+            raise refused("too few images to grow with", config=self)
 
     @property
     def size(self) -> int:
@@ -93,10 +89,7 @@ def grow(images: np.ndarray, config: GanConfig, *, checkpoint: Path) -> tuple[Ge
     _check_images(images, config)
     with torch.random.fork_rng():
         run = resumed(lambda: _Run.start(config), checkpoint)
-        for _ in tqdm(
-            range(run.chunk, config.chunks), initial=run.chunk, total=config.chunks, unit="chunk",
-            desc=f"growing to {config.size} px, seed {config.seed}", disable=not sys.stderr.isatty(),
-        ):  # fmt: skip
+        for _ in _bar(run.chunk, config.chunks, f"growing to {config.size} px, seed {config.seed}", unit="chunk"):
             run.train_chunk(images)
             run.save(checkpoint)
     return run.averaged.eval(), run.log
@@ -243,6 +236,10 @@ def _slopes(critic: _Answers, images: torch.Tensor) -> torch.Tensor:
     return slopes.flatten(1)
 
 
+def _bar(done: int, total: int, doing: str, **options: str) -> Any:
+    return trange(done, total, initial=done, total=total, desc=doing, disable=not sys.stderr.isatty(), **options)
+
+
 def _check_images(images: Any, config: GanConfig) -> None:
     wanted = (config.size, config.size, 3)
     if getattr(images, "dtype", None) != np.uint8 or images.shape[1:] != wanted:
@@ -250,3 +247,82 @@ def _check_images(images: Any, config: GanConfig) -> None:
         raise BiaslibError(f"images must be uint8 (N, {config.size}, {config.size}, 3) for these widths, not {found}.")
     if len(images) < config.batch:
         raise BiaslibError(f"There are {len(images)} images and a batch of {config.batch}: give more images.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """How an encoder is trained, on images that the generator draws on the way."""
+
+    widths: tuple[int, ...] = (48, 96, 128)  #: channels after each halving of the image, down to 4 pixels
+    images: int = 60_000  #: how many are drawn in all
+    batch: int = 64  #: images a step
+    learning_rate: float = 2e-3  #: its peak, of Adam with one cycle
+    seed: int = 0  #: of the initial weights and the codes
+
+
+def train_encoder(generator: GeneratorNetwork, config: EncoderConfig, *, checkpoint: Path) -> Encoder:
+    """Trains an encoder on pairs of codes and the images drawn from them, by the distance between normalised codes.
+
+    The generator, in evaluation mode, normalises its codes, so their lengths cannot be seen in an image. `checkpoint`
+    is a file that the training is kept in, from which a killed one goes on and ends with the same weights; the caller
+    removes it. The encoder comes back in evaluation mode, on the device that it was trained on.
+    """
+    steps = max(1, config.images // config.batch)
+    every = math.ceil(steps / _CHECKPOINTS)
+    with torch.random.fork_rng():
+        run = resumed(lambda: _EncoderRun.start(generator, config, steps), checkpoint)
+        for _ in _bar(run.step, steps, "training the encoder"):
+            run.train_step(generator, config.batch)
+            if run.step % every == 0 or run.step == steps:
+                run.save(checkpoint)
+    return run.encoder.eval()
+
+
+@dataclass
+class _EncoderRun(Resumable):
+    encoder: Encoder
+    optimiser: torch.optim.Optimizer
+    rate: torch.optim.lr_scheduler.LRScheduler
+    step: int = 0
+    with_state = ("encoder", "optimiser", "rate")
+    progress = ("step",)
+
+    @classmethod
+    def start(cls, generator: GeneratorNetwork, config: EncoderConfig, steps: int) -> "_EncoderRun":
+        device, size = models.device(), 4 * 2 ** (len(generator.widths) - 1)
+        torch.manual_seed(config.seed)
+        encoder = Encoder(latent=generator.latent, size=size, widths=config.widths).to(device)
+        optimiser = torch.optim.Adam(encoder.parameters(), lr=config.learning_rate)
+        rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, total_steps=steps + 1)
+        return cls(device, encoder, optimiser, rate)
+
+    def train_step(self, generator: GeneratorNetwork, batch: int) -> None:
+        codes = torch.randn(batch, generator.latent)
+        with torch.no_grad():
+            images = generator(codes.to(next(generator.parameters()).device)).to(self.device)
+        loss = (self.encoder(images) - pixel_norm(codes).to(self.device)).norm(dim=1).mean()
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        self.rate.step()
+        self.step += 1
+
+
+@torch.inference_mode()
+def encoded(encoder: Encoder, pixels: np.ndarray) -> np.ndarray:
+    """Codes (N, latent) float32 of uint8 images (N, size, size, 3)."""
+    place = next(encoder.parameters()).device
+    # more images at once than 64 leave a CPU's cache
+    parts = (torch.from_numpy(np.ascontiguousarray(pixels[i : i + 64])) for i in range(0, len(pixels), 64))
+    return torch.cat([encoder(part.to(place).movedim(3, 1).float() / 127.5 - 1) for part in parts]).cpu().numpy()
+
+
+@torch.inference_mode()
+def latent_correlation(encoder: Encoder, generator: GeneratorNetwork) -> np.ndarray:
+    """(latent,) correlations, over 1,000 new images, of each number of the code with what the encoder makes of it."""
+    codes = torch.randn(1000, generator.latent, generator=torch.Generator().manual_seed(0))
+    place = next(generator.parameters()).device
+    found = torch.cat([encoder(generator(part.to(place))) for part in codes.split(256)]).cpu()
+    wanted = pixel_norm(codes)
+    found, wanted = (part - part.mean(0) for part in (found, wanted))
+    return ((found * wanted).sum(0) / (found.norm(dim=0) * wanted.norm(dim=0))).numpy()

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.store import files, fingerprint
 from biaslib.store.files import replacing
 
@@ -115,10 +115,7 @@ def under_key(kind: str, key: str, config: Any, compute: Callable[[], Any]) -> A
             with waiting():
                 held.enter_context(files.locked(root() / ".locks" / f"{kind}-{key}"))
         except OSError as error:
-            raise BiaslibError(
-                f"cannot write the store {root()}: {error.strerror}; mend the permissions or point BIASLIB_STORE "
-                "elsewhere."
-            ) from error
+            raise refused("store that cannot be written", store=root(), reason=error.strerror) from error
         problem = _problem(entry)
         if problem is None:
             return _read(entry)

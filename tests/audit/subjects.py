@@ -8,9 +8,24 @@ import torch
 from PIL import Image
 from torch import nn
 
+from biaslib.audit.model import ModelUnderAudit, model_under_audit
+from biaslib.audit.records import AuditOptions
+
 SIZE, N = 32, 200
 # pixels in [0, 1] as they are
 PLAIN = {"size": SIZE, "mean": (0, 0, 0), "std": (1, 1, 1)}
+
+
+def options(model="small", *, preprocessing=None, **given) -> AuditOptions:
+    """Those of an audit of a model, with as many groups as there are outputs for them."""
+    groups = [f"group {at}" for at, _ in enumerate(given.get("group_outputs", [0]))]
+    asked = {"labels": "labels.csv", "target": "target", "groups": groups, "data": "images", "model": model}
+    return AuditOptions(**asked, **(preprocessing or {}), **given)
+
+
+def under_audit(model, **given) -> ModelUnderAudit:
+    """A model that is opened as an audit opens it."""
+    return model_under_audit(options(model, **given))
 
 
 class Spots(nn.Module):

@@ -12,7 +12,7 @@ from biaslib import audit, cli
 from biaslib.audit import discovery
 from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.errors import BiaslibError
-from tests.audit.subjects import PLAIN, Spots, draw, honest
+from tests.audit.subjects import PLAIN, Spots, draw, honest, under_audit
 
 QUICK = {"permutations": 19}
 
@@ -249,11 +249,9 @@ def test_a_model_without_a_layer_to_read_is_looked_at_by_its_maps_alone(many):
 def test_what_the_last_layer_reads_is_timms_features_before_the_logits():
     import timm
 
-    from biaslib.audit.model import model_under_audit
-
     torch.manual_seed(0)
     model = timm.create_model("mobilenetv3_small_050", num_classes=2).eval()
-    asked = model_under_audit(model, preprocessing={"size": 64})
+    asked = under_audit(model, preprocessing={"size": 64})
     pixels = torch.rand(3, 3, 64, 64)
     with torch.inference_mode():
         expected = model.forward_head(model.forward_features(pixels), pre_logits=True)

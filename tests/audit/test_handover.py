@@ -13,7 +13,7 @@ import yaml
 from huggingface_hub import ModelCard
 
 from biaslib import audit, cli
-from biaslib.audit import handover, predictions
+from biaslib.audit import findings, predictions, report
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, biased, honest
 
@@ -109,7 +109,7 @@ def test_title_and_author_stand_in_every_file_and_are_no_other_audit(tmp_path):
     assert page.index("A. Person") < page.index("What was found")
     settings = json.loads((out / "audit.json").read_text())["settings"]
     assert (settings["title"], settings["author"]) == ("Cats & <dogs>", "A. Person")
-    for card in handover.cards(named).values():
+    for card in report.cards(named).values():
         assert "Cats \\& \\<dogs\\>" in card
         assert " by A. Person" in card
 
@@ -131,7 +131,7 @@ def test_the_head_of_the_card_is_what_hugging_face_reads():
     labels = table().assign(cat=lambda it: it["cat"].map({0: 'a "dog": {x}', 1: "cat's 🐈\n- b"}))
     said = labels["said"].map({0: 'a "dog": {x}', 1: "cat's 🐈\n- b"})
     found = audited(labels.assign(said=said))
-    text = handover.cards(found)["model_card.md"]
+    text = report.cards(found)["model_card.md"]
     results = ModelCard(text).data.eval_results
     overall = found.tables["overall"].set_index("measure")["value"]
     by_name = {result.metric_name: result for result in results}
@@ -151,7 +151,7 @@ def test_the_head_of_the_card_is_what_hugging_face_reads():
 
 def test_a_measure_that_is_undefined_is_not_in_the_head_of_the_card():
     only_wrong = table().assign(said=lambda it: 1)
-    head = yaml.safe_load(handover.cards(audited(only_wrong))["model_card.md"].split("---\n")[1])
+    head = yaml.safe_load(report.cards(audited(only_wrong))["model_card.md"].split("---\n")[1])
     values = [metric["value"] for metric in head["model-index"][0]["results"][0]["metrics"]]
     assert all(np.isfinite(values))
 
@@ -170,7 +170,7 @@ def tables_of(text):
 
 def test_card_and_annex_hold_the_numbers_of_the_audit_with_intervals_and_n():
     found = audited()
-    for text in handover.cards(found).values():
+    for text in report.cards(found).values():
         rows, _ = tables_of(text)
         for gap in found.tables["gaps"].to_dict("records"):
             value = gap["gap"]
@@ -188,7 +188,7 @@ def test_card_and_annex_hold_the_numbers_of_the_audit_with_intervals_and_n():
 
 
 def test_the_sections_are_those_that_are_asked_for():
-    card, annex = handover.cards(audited()).values()
+    card, annex = report.cards(audited()).values()
     mitchell = ("Model details", "Intended use", "Factors", "Metrics", "Evaluation data", "Training data",
                 "Quantitative analyses", "Ethical considerations", "Caveats and recommendations")  # fmt: skip
     assert re.findall(r"^## (.+)$", card, re.MULTILINE) == list(mitchell)
@@ -208,8 +208,8 @@ def test_no_name_or_label_becomes_markdown():
     labels = table().rename(columns={"old": EVIL})
     labels["cat"], labels["said"] = (labels[name].map({0: "[1](u)", 1: EVIL}) for name in ("cat", "said"))
     found = audited(labels, groups=EVIL, title=EVIL, author=EVIL)
-    plain_rows = [len(row) for row in tables_of(handover.cards(audited())["annex.md"])[0]]
-    for name, text in handover.cards(found).items():
+    plain_rows = [len(row) for row in tables_of(report.cards(audited())["annex.md"])[0]]
+    for name, text in report.cards(found).items():
         body = text.split("---\n", 2)[2] if name == "model_card.md" else text
         rows, tokens = tables_of(body)
         if name == "annex.md":
@@ -249,21 +249,21 @@ def test_quiet_reports_stop_no_pipeline(tmp_path, monkeypatch, capsys):
 def test_a_gap_stops_a_pipeline_by_its_whole_interval():
     found = audited()
     ends = [abs(end) for gap in found.tables["visible"]["gap"] for end in (gap.low, gap.high)]
-    assert handover.failure(found, min(ends) - 1e-9).count("the gap of") == 2
-    assert handover.failure(found, max(min(ends[:2]), min(ends[2:])) + 1e-9) == ""
+    assert findings.failure(found, min(ends) - 1e-9).count("the gap of") == 2
+    assert findings.failure(found, max(min(ends[:2]), min(ends[2:])) + 1e-9) == ""
 
 
 @pytest.mark.parametrize("margin", [0.05, 0.19, 0.3, 0.6])
 def test_a_gap_stops_a_pipeline_where_it_is_shown_to_be_larger_than_the_margin(margin):
     found = audited(margin=margin)
     shown = (found.tables["visible"]["outcome"] == "shown").sum()
-    assert handover.failure(found, margin).count("the gap of") == shown
+    assert findings.failure(found, margin).count("the gap of") == shown
 
 
 @pytest.mark.parametrize("asked", ["gap", "gap>5", "gap>", "gap>x", "gap<0.1", "findings", ""])
 def test_what_fail_on_cannot_mean_is_one_sentence(asked):
     with pytest.raises(BiaslibError, match=r"fail-on is 'finding' or a gap such as 'gap>0\.05', in quotation marks"):
-        handover.gap_limit(asked)
+        findings.gap_limit(asked)
 
 
 def test_a_comparison_by_hand():
@@ -285,7 +285,7 @@ def test_a_comparison_by_hand():
     assert {f.kind for f in found.findings} >= {"larger gap", "gap"}
     assert {f.kind for f in other.findings} == {"smaller gap"}
     assert found.numbers["tests"] == audited().numbers["tests"] + 2
-    assert handover.failure(other, None) == ""
+    assert findings.failure(other, None) == ""
     assert found.key not in (other.key, audited().key)
     sentence = next(f.sentence for f in found.findings if f.kind == "larger gap")
     assert re.match(

@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 from biaslib import attribution, models
-from biaslib.audit.model import _read_as, class_numbers, draw, model_under_audit
+from biaslib.audit.model import _read_as, class_numbers, draw
 from biaslib.errors import BiaslibError
-from tests.audit.subjects import PLAIN, Plain, Spots, both, honest
+from tests.audit.subjects import PLAIN, Plain, Spots, both, honest, options, under_audit
 
 PICTURES = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
 def asked(model, **given):
-    return model_under_audit(model, preprocessing=PLAIN, **given)
+    return under_audit(model, preprocessing=PLAIN, **given)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_an_architecture_takes_its_outputs_from_the_weights(small):
 def test_timms_own_preprocessing_is_taken(tmp_path):
     model = models.build("resnet10t", 1)
     torch.save(model.state_dict(), tmp_path / "w.pt")
-    steps = model_under_audit("resnet10t", weights=tmp_path / "w.pt", preprocessing={"size": 64}).preprocessing
+    steps = under_audit("resnet10t", weights=tmp_path / "w.pt", preprocessing={"size": 64}).preprocessing
     assert (steps.size, steps.crop) == (64, model.pretrained_cfg["crop_pct"])
     assert steps.mean == tuple(model.pretrained_cfg["mean"])
 
@@ -103,7 +103,7 @@ def test_the_same_model_has_the_same_key_and_any_change_another():
         asked(Spots(1.0, 1000.0)),
         asked(Plain(honest())),
         asked(honest(), threshold=0.5),
-        model_under_audit(honest(), preprocessing=PLAIN | {"crop": 0.9}),
+        under_audit(honest(), preprocessing=PLAIN | {"crop": 0.9}),
     ]
     assert len({key, *(one.key for one in others)}) == 5
 
@@ -177,9 +177,9 @@ def test_a_named_layer_takes_the_place_of_the_last_map():
 def test_rollout_is_taken_for_timms_transformers():
     torch.manual_seed(0)
     model = timm.create_model("vit_tiny_patch16_224", num_classes=2, depth=1)
-    found = model_under_audit(model)
+    found = under_audit(model)
     assert found.described["maps"] == "rollout"
-    assert found.key != model_under_audit(model, attribution="integrated-gradients").key
+    assert found.key != under_audit(model, attribution="integrated-gradients").key
 
 
 @pytest.mark.parametrize(
@@ -311,22 +311,25 @@ LOGITS = torch.tensor([[2.0, 1.0, 3.0, -1.0], [0.5, 4.0, 3.0, 1.0], [-3.0, -1.0,
 
 
 def test_one_output_two_classes_and_outputs_with_questions_of_their_own():
-    assert _read_as(1)(LOGITS[:, 0]).tolist() == [[2.0], [0.5], [-3.0]]
-    assert _read_as(1, threshold=0.5)(LOGITS[:, :1]).tolist() == [[1.5], [0.0], [-3.5]]
-    assert _read_as(2)(LOGITS[:, :2]).tolist() == [[-1.0], [3.5], [2.0]]
-    both = _read_as(4, output=2, group_outputs=[0], threshold=1.0)
+    assert _read_as(1, options())(LOGITS[:, 0]).tolist() == [[2.0], [0.5], [-3.0]]
+    assert _read_as(1, options(threshold=0.5))(LOGITS[:, :1]).tolist() == [[1.5], [0.0], [-3.5]]
+    assert _read_as(2, options())(LOGITS[:, :2]).tolist() == [[-1.0], [3.5], [2.0]]
+    both = _read_as(4, options(output=2, group_outputs=[0], threshold=1.0))
     assert both(LOGITS).tolist() == [[2.0, 1.0], [2.0, -0.5], [-3.0, -4.0]]
 
 
 def test_a_class_is_a_yes_only_where_it_is_the_largest():
     # every logit of the first two rows is above 0 for class 2, and it wins in the first alone
-    assert _read_as(4, yes=[2])(LOGITS).ravel().tolist() == [1.0, -1.0, -1.0]
+    assert _read_as(4, options(yes=[2]))(LOGITS).ravel().tolist() == [1.0, -1.0, -1.0]
     # a class below 0 can win
-    assert (_read_as(4, yes=[1])(LOGITS) > 0).ravel().tolist() == [False, True, True]
-    assert (_read_as(4, yes=[0, 2])(LOGITS) > 0).ravel().tolist() == [True, False, False]
+    assert (_read_as(4, options(yes=[1]))(LOGITS) > 0).ravel().tolist() == [False, True, True]
+    assert (_read_as(4, options(yes=[0, 2]))(LOGITS) > 0).ravel().tolist() == [True, False, False]
     # only the classes that are named compete
-    assert (_read_as(4, yes=[2], no=[0, 3])(LOGITS) > 0).ravel().tolist() == [True, True, True]
-    assert _read_as(4, yes=[1]).words() == "yes where the largest of the outputs 1 is above the largest of 0, 2 to 3"
+    assert (_read_as(4, options(yes=[2], no=[0, 3]))(LOGITS) > 0).ravel().tolist() == [True, True, True]
+    assert (
+        _read_as(4, options(yes=[1])).words()
+        == "yes where the largest of the outputs 1 is above the largest of 0, 2 to 3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -346,12 +349,12 @@ def test_a_class_is_a_yes_only_where_it_is_the_largest():
 )
 def test_what_is_not_clear_is_refused(given, said):
     with pytest.raises(BiaslibError, match=said):
-        _read_as(4, **given)
+        _read_as(4, options(**given))
 
 
 def test_a_threshold_of_two_classes_is_refused():
     with pytest.raises(BiaslibError, match="Two outputs are read as two classes"):
-        _read_as(2, threshold=0.5)
+        _read_as(2, options(threshold=0.5))
 
 
 def test_numbers_and_ranges():
@@ -364,6 +367,6 @@ def test_numbers_and_ranges():
 def test_one_output_of_many_is_never_read_above_zero_unless_that_is_said():
     many = Spots(1.0, 1.0, outputs=5)
     with pytest.raises(BiaslibError, match="Output 3 is one of 5"):
-        model_under_audit(many, output=3, preprocessing=PLAIN)
-    assert model_under_audit(many, yes=[3], preprocessing=PLAIN).described["answer"].startswith("yes where the largest")
-    assert model_under_audit(many, output=3, threshold=0.0, preprocessing=PLAIN).described["answer"].endswith("above 0")
+        under_audit(many, output=3, preprocessing=PLAIN)
+    assert under_audit(many, yes=[3], preprocessing=PLAIN).described["answer"].startswith("yes where the largest")
+    assert under_audit(many, output=3, threshold=0.0, preprocessing=PLAIN).described["answer"].endswith("above 0")

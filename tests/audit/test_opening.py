@@ -12,10 +12,9 @@ import torch
 import torchvision
 
 from biaslib import models
-from biaslib.audit.model import model_under_audit
 from biaslib.errors import BiaslibError
 from biaslib.models import building
-from tests.audit.subjects import PLAIN, draw
+from tests.audit.subjects import PLAIN, draw, under_audit
 
 PICTURES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 NAME, TIMMS = "small", "resnet10t"
@@ -61,7 +60,7 @@ def same_answers(found, network):
 def test_timms_names_with_a_tag_are_architectures(tmp_path, name):
     built = models.build("resnet18", 2).eval()
     safetensors.torch.save_file(built.state_dict(), tmp_path / "w.safetensors")
-    found = model_under_audit(name, weights=tmp_path / "w.safetensors", preprocessing={"size": 32})
+    found = under_audit(name, weights=tmp_path / "w.safetensors", preprocessing={"size": 32})
     same_answers(found, built)
     assert found.described["model"] == "resnet18.a1_in1k"
 
@@ -69,13 +68,13 @@ def test_timms_names_with_a_tag_are_architectures(tmp_path, name):
 def test_a_folder_of_hugging_face_is_a_model_and_its_file_weights(folder, network, monkeypatch):
     monkeypatch.chdir(folder.parent)
     for model in (folder, str(folder), "hub", f"local-dir:{folder}"):
-        found = model_under_audit(model)
+        found = under_audit(model)
         same_answers(found, network)
         assert found.preprocessing.mean == (0.5, 0.5, 0.5)
         assert found.preprocessing.size == 32
         assert len(found.described["sha256"]) == 64
     for weights in (folder, folder / "model.safetensors"):
-        found = model_under_audit(NAME, weights=weights)
+        found = under_audit(NAME, weights=weights)
         same_answers(found, network)
         assert found.preprocessing.std == (0.25, 0.25, 0.25)
 
@@ -84,7 +83,7 @@ def test_what_is_given_wins_over_config_json_and_that_over_timm(folder):
     own = models.build(TIMMS, 1)
     safetensors.torch.save_file(own.state_dict(), folder / "model.safetensors")
     write(folder, {"architecture": TIMMS, "pretrained_cfg": HALF | {"input_size": [3, 32, 32]}})
-    found = model_under_audit(TIMMS, weights=folder, preprocessing={"std": (1.0, 1.0, 1.0)}).preprocessing
+    found = under_audit(TIMMS, weights=folder, preprocessing={"std": (1.0, 1.0, 1.0)}).preprocessing
     assert (found.mean, found.std, found.size) == ((0.5, 0.5, 0.5), (1.0, 1.0, 1.0), 32)
     assert (found.crop, found.interpolation) == (own.pretrained_cfg["crop_pct"], own.pretrained_cfg["interpolation"])
     assert found.source == (
@@ -96,7 +95,7 @@ def test_settings_of_config_json_may_lie_at_its_top(folder):
     write(
         folder, HALF | {"architecture": NAME, "input_size": [3, 48, 48], "crop_pct": 0.5, "interpolation": "bilinear"}
     )
-    found = model_under_audit(NAME, weights=folder / "model.safetensors").preprocessing
+    found = under_audit(NAME, weights=folder / "model.safetensors").preprocessing
     assert (found.size, found.mean, found.crop, found.interpolation) == (48, (0.5, 0.5, 0.5), 0.5, "bilinear")
     assert found.source == "config.json beside the weights: crop, interpolation, mean, size, std"
 
@@ -111,7 +110,7 @@ def test_hugging_faces_own_preprocessing_is_taken_where_timms_is_not_there(folde
         "resample": 2,
     }
     write(folder, hugging, name="preprocessor_config.json")
-    found = model_under_audit(NAME, weights=folder).preprocessing
+    found = under_audit(NAME, weights=folder).preprocessing
     assert (found.size, found.crop, found.mean, found.interpolation) == (32, 0.8, (0.5, 0.5, 0.5), "bilinear")
     assert found.source.startswith("preprocessor_config.json beside the weights: ")
 
@@ -119,15 +118,15 @@ def test_hugging_faces_own_preprocessing_is_taken_where_timms_is_not_there(folde
 def test_local_weights_are_never_said_to_have_timms_own_preprocessing(tmp_path, monkeypatch):
     built = models.build(TIMMS, 2)
     torch.save(built.state_dict(), tmp_path / "w.pt")
-    steps = model_under_audit(TIMMS, weights=tmp_path / "w.pt", preprocessing={"size": 32}).preprocessing
+    steps = under_audit(TIMMS, weights=tmp_path / "w.pt", preprocessing={"size": 32}).preprocessing
     assert steps.source == (
         "timm's defaults for this architecture; your weights may need others: give --mean, --std, --size; given: size"
     )
-    all_given = model_under_audit(TIMMS, weights=tmp_path / "w.pt", preprocessing=PLAIN).preprocessing
+    all_given = under_audit(TIMMS, weights=tmp_path / "w.pt", preprocessing=PLAIN).preprocessing
     assert "may need others" not in all_given.source
     # those that timm publishes do have timm's own
     monkeypatch.setattr(models, "build", lambda *_, **__: built)
-    steps = model_under_audit(TIMMS, weights="imagenet", preprocessing={"size": 32}).preprocessing
+    steps = under_audit(TIMMS, weights="imagenet", preprocessing={"size": 32}).preprocessing
     assert steps.source == "timm's own for this architecture; given: size"
 
 
@@ -157,7 +156,7 @@ def test_a_config_that_cannot_be_followed_is_one_sentence(folder, small_set, ref
 
 def test_a_config_of_something_else_changes_nothing(folder, network):
     write(folder, {"learning_rate": 0.1, "epochs": 3})
-    found = model_under_audit(NAME, weights=folder, preprocessing={"size": 32})
+    found = under_audit(NAME, weights=folder, preprocessing={"size": 32})
     same_answers(found, network)
     assert found.preprocessing.source.startswith("defaults (ImageNet's mean and deviation); your weights may need")
 
@@ -183,7 +182,7 @@ def wrapped(kind, state):
 @pytest.mark.parametrize("kind", ["lightning", "model", "model_state_dict", "parallel", "compiled", "all"])
 def test_wrapped_checkpoints_answer_as_the_plain_one_and_the_report_says_so(tmp_path, network, kind):
     torch.save(wrapped(kind, network.state_dict()), tmp_path / "w.ckpt")
-    found = model_under_audit(NAME, weights=tmp_path / "w.ckpt", preprocessing={"size": 32})
+    found = under_audit(NAME, weights=tmp_path / "w.ckpt", preprocessing={"size": 32})
     same_answers(found, network)
     assert (
         found.described["weights"]
@@ -201,7 +200,7 @@ def test_wrapped_checkpoints_answer_as_the_plain_one_and_the_report_says_so(tmp_
 
 def test_a_prefix_in_safetensors_is_taken_off(tmp_path, network):
     safetensors.torch.save_file(wrapped("parallel", network.state_dict()), tmp_path / "w.safetensors")
-    same_answers(model_under_audit(NAME, weights=tmp_path / "w.safetensors", preprocessing={"size": 32}), network)
+    same_answers(under_audit(NAME, weights=tmp_path / "w.safetensors", preprocessing={"size": 32}), network)
 
 
 def test_a_wrapped_checkpoint_in_the_place_of_the_model_holds_weights(tmp_path, network, small_set, refusal):
@@ -239,7 +238,7 @@ def test_torchvisions_models_are_named_as_there(tmp_path, name, architecture):
     torch.manual_seed(0)
     built = torchvision.models.get_model(architecture, num_classes=2).eval()
     torch.save({"model": built.state_dict()}, tmp_path / "w.pth")
-    found = model_under_audit(name, weights=tmp_path / "w.pth", preprocessing={"size": 64}, attribution="none")
+    found = under_audit(name, weights=tmp_path / "w.pth", preprocessing={"size": 64}, attribution="none")
     pictures = torch.rand(2, 3, 64, 64)
     with torch.inference_mode():
         logits = built(pictures)
@@ -272,15 +271,15 @@ def onnx_file(tmp_path):
 
 
 def test_an_onnx_file_answers_and_has_maps_where_they_are_asked_for(onnx_file):
-    found = model_under_audit(onnx_file, output=1, threshold=0.0, preprocessing=PLAIN)
+    found = under_audit(onnx_file, output=1, threshold=0.0, preprocessing=PLAIN)
     expected = 10 * PICTURES.mean((2, 3))[:, 1:2] - 5
     torch.testing.assert_close(found.outputs(PICTURES), expected)
     assert (found.described["kind"], found.described["maps"]) == ("ONNX file", "none")
     assert found.no_maps.endswith("; --attribution occlusion needs the model's answers alone")
-    covered = model_under_audit(onnx_file, output=1, threshold=0.0, preprocessing=PLAIN, attribution="occlusion")
+    covered = under_audit(onnx_file, output=1, threshold=0.0, preprocessing=PLAIN, attribution="occlusion")
     assert covered.no_maps == ""
     with pytest.raises(BiaslibError, match=r"cannot be drawn by integrated-gradients: .*does not require grad"):
-        model_under_audit(onnx_file, preprocessing=PLAIN, attribution="integrated-gradients")
+        under_audit(onnx_file, preprocessing=PLAIN, attribution="integrated-gradients")
 
 
 def test_an_onnx_file_without_onnxruntime_names_the_extra(onnx_file, small_set, refusal, monkeypatch):

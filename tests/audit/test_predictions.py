@@ -8,18 +8,17 @@ from PIL import Image
 from biaslib import store
 from biaslib.attribution import grad_cam
 from biaslib.audit import predictions
-from biaslib.audit.model import model_under_audit
 from biaslib.audit.predictions import file_digests, predict
 from biaslib.errors import BiaslibError
 from biaslib.metrics import mask_score
-from tests.audit.subjects import PLAIN, Plain, Spots, biased, both
+from tests.audit.subjects import PLAIN, Plain, Spots, biased, both, under_audit
 
 FILES = [f"{i:03d}.png" for i in range(40)]
 
 
 @pytest.fixture
 def asked():
-    return model_under_audit(both(), output=0, group_outputs=[1], preprocessing=PLAIN)
+    return under_audit(both(), output=0, group_outputs=[1], preprocessing=PLAIN)
 
 
 def answers(model, folder, files, masks, **given):
@@ -69,7 +68,7 @@ def test_a_killed_audit_asks_only_what_is_missing(spots, asked, monkeypatch):
 
 def test_another_model_or_another_picture_is_asked_anew(spots, asked, tmp_path):
     first = answers(asked, spots / "images", FILES[:4], {})
-    other = answers(model_under_audit(biased(), preprocessing=PLAIN), spots / "images", FILES[:4], {})
+    other = answers(under_audit(biased(), preprocessing=PLAIN), spots / "images", FILES[:4], {})
     assert not np.array_equal(first.outputs[:, 0], other.outputs[:, 0])
     for name in FILES[:4]:
         Image.new("RGB", (32, 32), (0, 255, 0)).save(tmp_path / name)
@@ -97,7 +96,7 @@ def test_nothing_readable_is_refused(asked, tmp_path):
 
 
 def test_a_model_without_maps_is_asked_for_its_answers_alone(spots):
-    asked_plainly = model_under_audit(Plain(biased()), preprocessing=PLAIN, attribution="none")
+    asked_plainly = under_audit(Plain(biased()), preprocessing=PLAIN, attribution="none")
     predicted = answers(asked_plainly, spots / "images", FILES[:8], {})
     assert predicted.maps is None
     assert predicted.outputs.shape == (8, 1)
@@ -112,8 +111,8 @@ class Probability(Spots):
 def test_probabilities_need_a_threshold(spots, n):
     files = [f"{i:03d}.png" for i in range(n)]
     with pytest.raises(BiaslibError, match=f"first {n} answers .* as probabilities do: give the threshold"):
-        answers(model_under_audit(Probability(0.0, 1000.0), preprocessing=PLAIN), spots / "images", files, {})
-    cut = model_under_audit(Probability(0.0, 1000.0), preprocessing=PLAIN, threshold=0.5)
+        answers(under_audit(Probability(0.0, 1000.0), preprocessing=PLAIN), spots / "images", files, {})
+    cut = under_audit(Probability(0.0, 1000.0), preprocessing=PLAIN, threshold=0.5)
     predicted = answers(cut, spots / "images", files, {})
     np.testing.assert_array_equal(predicted.outputs[:, 0] > 0, np.arange(n) % 2 == 0)
 
@@ -124,4 +123,4 @@ def test_probabilities_are_known_behind_a_piece_that_cannot_be_read(spots, tmp_p
     for name in FILES[:4]:
         (tmp_path / "images" / name).write_bytes(b"no picture")
     with pytest.raises(BiaslibError, match="first 4 answers"):
-        answers(model_under_audit(Probability(0.0, 1000.0), preprocessing=PLAIN), tmp_path / "images", FILES[:12], {})
+        answers(under_audit(Probability(0.0, 1000.0), preprocessing=PLAIN), tmp_path / "images", FILES[:12], {})

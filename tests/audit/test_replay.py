@@ -10,9 +10,8 @@ import torch
 from PIL import Image
 
 from biaslib import audit
-from biaslib.audit.model import model_under_audit
 from biaslib.errors import BiaslibError
-from tests.audit.subjects import PLAIN, draw, honest
+from tests.audit.subjects import PLAIN, draw, honest, under_audit
 
 N = 60
 TABLE = pd.DataFrame(
@@ -168,13 +167,13 @@ def fails():
 )
 def test_a_function_that_gives_no_model_is_one_sentence(model, said):
     with pytest.raises(BiaslibError, match=said):
-        model_under_audit(model)
+        under_audit(model)
 
 
 @pytest.mark.parametrize("name", ["test_efficientnet", "test_convnext", "test_resnet", "test_mambaout"])
 def test_timms_convolutional_families_have_maps(name):
     torch.manual_seed(0)
-    found = model_under_audit(timm.create_model(name, num_classes=2), preprocessing={"size": 64})
+    found = under_audit(timm.create_model(name, num_classes=2), preprocessing={"size": 64})
     assert found.described["maps"] == "grad-cam"
 
 

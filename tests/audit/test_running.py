@@ -19,7 +19,7 @@ from PIL import Image
 from torch import nn
 
 from biaslib import audit, cli
-from biaslib.audit import handover, report
+from biaslib.audit import report
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Plain, biased, both, draw, honest
 
@@ -355,7 +355,7 @@ def test_intervals_that_allow_for_many_tests_are_not_said_to_be_holms():
     for name in ("overview", "visible", "visible-figure"):
         assert f"{level} interval" in captions[name]
         assert "Holm" not in captions[name]
-    card = handover.cards(found)["model_card.md"]
+    card = report.cards(found)["model_card.md"]
     assert f"whether a gap is larger than 5 points is of {level}. Correction of p-values: Holm" in card
 
 

@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from biaslib import audit, cli
-from biaslib.audit import handover, running
+from biaslib.audit import findings, report, running
 from biaslib.errors import BiaslibError
 from biaslib.statistics import holm
 from tests.audit.subjects import PLAIN, both
@@ -198,15 +198,15 @@ def test_the_page_has_a_first_table_and_a_part_for_each_target(found):
 
 
 def test_the_cards_hold_every_target(found, alone):
-    for name, text in handover.cards(found).items():
+    for name, text in report.cards(found).items():
         for single in alone:
-            for line in re.findall(r"^\| .*old.*%.* \|$", handover.cards(single)[name], re.MULTILINE):
+            for line in re.findall(r"^\| .*old.*%.* \|$", report.cards(single)[name], re.MULTILINE):
                 if single.target.name in line:
                     # all but corrected values
                     assert line.split("|")[1:4] in [each.split("|")[1:4] for each in text.splitlines()]
         assert text.count("Not measured: tall: ") == len(found.further[0].unmeasured)
         assert "**tall**" in text
-    tasks = [result.task_name for result in ModelCard(handover.cards(found)["model_card.md"]).data.eval_results]
+    tasks = [result.task_name for result in ModelCard(report.cards(found)["model_card.md"]).data.eval_results]
     assert tasks.count("tall") == tasks.count("cat") == 7
 
 
@@ -216,8 +216,8 @@ def test_what_the_command_says_and_when_it_stops_are_about_every_target():
     assert swapped.conclusions()[0].startswith("tall: nothing that these images can tell from chance")
     assert any(sentence.startswith("not cat: ") for sentence in swapped.conclusions())
     assert all(re.match(r"not measured: (cat|tall): ", remark) for remark in swapped.remarks())
-    assert handover.failure(swapped, None) == f"{len(swapped.further[0].findings)} found"
-    assert "the gap of old among cat is" in handover.failure(swapped, 0.05)
+    assert findings.failure(swapped, None) == f"{len(swapped.further[0].findings)} found"
+    assert "the gap of old among cat is" in findings.failure(swapped, 0.05)
 
 
 def test_a_target_without_a_value_loses_its_own_rows_only():
@@ -288,12 +288,12 @@ def test_sequences_of_any_kind_are_one_for_each_target(found, spots):
 
 
 def test_the_cards_name_every_column_or_table_of_predictions(found):
-    cards = handover.cards(found)
+    cards = report.cards(found)
     assert "* Model: said\\_cat, said\\_tall" in cards["model_card.md"]
     assert "* Model that was audited: said\\_cat, said\\_tall" in cards["annex.md"]
     said = table().rename(columns=lambda name: name.removeprefix("said_") if "said" in name else f"{name}_")
     said = said.rename(columns={"file_": "file"})
-    assert "* Model: a table of 400 rows\n" in handover.cards(audited(predictions=said))["model_card.md"]
+    assert "* Model: a table of 400 rows\n" in report.cards(audited(predictions=said))["model_card.md"]
 
 
 @pytest.mark.parametrize(

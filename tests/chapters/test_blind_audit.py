@@ -43,13 +43,13 @@ def table():
 
 
 def test_every_candidate_is_a_column_of_its_world_and_the_cue_is_one():
-    for world, columns in blind_audit._CANDIDATES.items():
+    for world, columns in blind_audit.CANDIDATES.items():
         drawn = worlds.get(world).factors(40, strength=0.0, seed=0)
         assert set(columns.values()) <= set(drawn.columns)
         assert worlds.get(world).cue in columns.values()
         assert worlds.get(world).target not in columns.values()
         assert columns[blind_audit.cue_of(Trial(world=world, strength=1.0))] == worlds.get(world).cue
-    assert set(blind_audit._CANDIDATES) < set(PLACES)
+    assert set(blind_audit.CANDIDATES) < set(PLACES)
 
 
 def test_each_number_is_one_model_and_all_numbers_are_all_models():
@@ -121,7 +121,7 @@ def test_the_truth_is_what_the_model_does_with_edited_pictures(monkeypatch, tmp_
         return np.stack([np.zeros(len(images)), light - 4.0], axis=1)
 
     monkeypatch.setattr(blind_audit.training, "predict", bright)
-    found = dict(zip(blind_audit._CANDIDATES["birds"], blind_audit._probabilities(trial), strict=True))
+    found = dict(zip(blind_audit.CANDIDATES["birds"], blind_audit._probabilities(trial), strict=True))
     table = balanced(trial)
     for words, column in (("water behind the bird", "background"), ("bright light", "light")):
         ends = (0, 1) if column == "background" else np.quantile(table[column], (0.25, 0.75))
@@ -141,7 +141,7 @@ def test_a_table_of_effects_has_an_interval_for_each_candidate(monkeypatch):
     monkeypatch.setattr(blind_audit._probabilities, "many", lambda _: [kept])
     found = blind_audit.effects([trial])[0]
     assert isinstance(found, pd.DataFrame)
-    assert list(found["candidate"]) == list(blind_audit._CANDIDATES["birds"])
+    assert list(found["candidate"]) == list(blind_audit.CANDIDATES["birds"])
     effect = found["effect"][1]
     assert isinstance(effect, Interval)
     assert effect.estimate == pytest.approx(0.3)

@@ -15,11 +15,9 @@ from biaslib.book import Project, find_project
 from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import SETUPS, GeneratorSetup, configured, load, record
 from biaslib.errors import BiaslibError
-from biaslib.gan import encoder
 from biaslib.gan import training as gan
 from biaslib.gan.counterfactuals import draw, latent_codes
-from biaslib.gan.encoder import EncoderConfig, encoded
-from biaslib.gan.training import GanConfig
+from biaslib.gan.training import EncoderConfig, GanConfig, encoded
 from biaslib.training import DamagedCheckpointWarning
 from tests.damage import flipped
 from tests.faults import kills
@@ -62,16 +60,16 @@ class Killed(BaseException):
 
 def kill_while_the_encoder_trains(start):
     calls = []
-    original = encoder.pixel_norm
+    original = gan.pixel_norm
 
     def pixel_norm(codes):
         calls.append(1)
-        if len(calls) == 6:  # two calls a step: in the third of four
+        if len(calls) == 3:  # in the third step of four
             raise Killed
         return original(codes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoder, "pixel_norm", pixel_norm)
+        patch.setattr(gan, "pixel_norm", pixel_norm)
         with pytest.raises(Killed):
             start()
 
@@ -94,9 +92,9 @@ def test_a_training_killed_while_the_encoder_trains_does_not_train_the_generator
     kill_while_the_encoder_trains(start)
     assert store.entries() == []
     chunks, codes = [], []
-    train_chunk, read = gan._Run.train_chunk, encoder.Encoder.forward
+    train_chunk, read = gan._Run.train_chunk, gan.Encoder.forward
     monkeypatch.setattr(gan._Run, "train_chunk", lambda *given: (chunks.append(1), train_chunk(*given)))
-    monkeypatch.setattr(encoder.Encoder, "forward", lambda *given: (codes.append(1), read(*given))[1])
+    monkeypatch.setattr(gan.Encoder, "forward", lambda *given: (codes.append(1), read(*given))[1])
     start()
     assert chunks == []
     assert len(codes) == 2 + 4  # two steps of four were in the checkpoint; four parts measure what was learnt
@@ -120,7 +118,7 @@ def test_a_training_killed_at_ten_random_moments_ends_with_the_same_weights(book
         return counting
 
     monkeypatch.setattr(gan._Run, "_step", counted(gan._Run._step))
-    monkeypatch.setattr(encoder._Run, "train_step", counted(encoder._Run.train_step))
+    monkeypatch.setattr(gan._EncoderRun, "train_step", counted(gan._EncoderRun.train_step))
     # of the 16 steps of the generator and the 4 of the encoder
     moments = [*np.random.default_rng(0).choice(np.arange(1, 17), 8, replace=False), 18, 20]
     for number, moment[0] in enumerate(moments):

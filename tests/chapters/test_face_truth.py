@@ -13,7 +13,7 @@ from biaslib.chapters import face_generators, latent, latent_audit
 from biaslib.chapters.attribute_models import EvaluationFaces
 from biaslib.chapters.latent_audit import STEP, pixels_apart, smiles
 from biaslib.gan.counterfactuals import draw, traversal
-from biaslib.gan.encoder import encoded
+from biaslib.gan.training import encoded
 from biaslib.metrics import causal_effect
 from biaslib.worlds.faces import HAIR_COLOURS, Faces
 from tests.chapters.test_latent_audit import AUDIT, TINY

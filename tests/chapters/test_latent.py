@@ -22,7 +22,7 @@ from biaslib.chapters.latent import (
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes
 from biaslib.gan.directions import attribute_direction
-from biaslib.gan.encoder import encoded
+from biaslib.gan.training import encoded
 from biaslib.worlds.faces import STRENGTH, Faces
 from tests.chapters.judges import Judge
 from tests.chapters.test_latent_audit import TINY

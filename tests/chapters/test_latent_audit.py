@@ -24,8 +24,7 @@ from biaslib.chapters.latent_audit import (
 )
 from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
-from biaslib.gan.encoder import EncoderConfig
-from biaslib.gan.training import GanConfig
+from biaslib.gan.training import EncoderConfig, GanConfig
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

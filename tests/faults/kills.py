@@ -20,8 +20,7 @@ from biaslib.book import Project, building, site
 from biaslib.chapters import face_generators
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.datasets.celeba import ATTRIBUTES
-from biaslib.gan.encoder import EncoderConfig
-from biaslib.gan.training import GanConfig
+from biaslib.gan.training import EncoderConfig, GanConfig
 from biaslib.training import TrainingConfig
 from tests import layouts
 from tests.audit import subjects

@@ -63,10 +63,9 @@ def test_response_sorts_the_dial_and_leaves_a_gap_at_nan(dial):
 
 
 def test_plots_draw_on_the_axes_they_are_given(dial, attributes):
-    fig, (left, middle, right) = figures.new(cols=3)
+    fig, (left, right) = figures.new(cols=2)
     assert figures.line_plot(dial, x="bias", y="score", by="kind", ax=left) is fig
-    assert figures.dot_plot(attributes, label="name", value="score", ax=middle) is fig
-    assert figures.scatter(attributes, x="mcc", y="score", name="name", ax=right) is fig
+    assert figures.dot_plot(attributes, label="name", value="score", ax=right) is fig
 
 
 def test_dots_puts_the_largest_on_top_and_marks_what_is_undefined(attributes):

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from biaslib.errors import BiaslibError
-from biaslib.gan.encoder import Encoder, EncoderConfig, encoded, latent_correlation, train_encoder
-from biaslib.gan.networks import GeneratorNetwork, pixel_norm
-from biaslib.gan.training import as_pixels
+from biaslib.gan.networks import Encoder, GeneratorNetwork, pixel_norm
+from biaslib.gan.training import EncoderConfig, as_pixels, encoded, latent_correlation, train_encoder
 
 QUICK = EncoderConfig(widths=(16,), images=4000, batch=50)
 

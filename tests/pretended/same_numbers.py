@@ -9,8 +9,8 @@ from scipy.special import softmax
 
 from biaslib import attribution, metrics, models, recipes, training
 from biaslib.gan.counterfactuals import draw, features, latent_codes
-from biaslib.gan.encoder import Encoder, encoded, latent_correlation
-from biaslib.gan.networks import GeneratorNetwork
+from biaslib.gan.networks import Encoder, GeneratorNetwork
+from biaslib.gan.training import encoded, latent_correlation
 from tests import golden
 from tests.attribution.subjects import lively
 

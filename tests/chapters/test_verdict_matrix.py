@@ -1,6 +1,6 @@
 import pandas as pd
 
-from biaslib.chapters.detection_matrix import _TRUTH, detection_matrix
+from biaslib.chapters.verdict import _TRUTH, detection_matrix
 
 
 def test_the_matrix_has_a_row_for_every_metric_that_was_measured():
