@@ -29,7 +29,8 @@ _BLOCK = re.compile(
     re.MULTILINE,
 )
 _PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)?(?:book/)?[\w-]+\.(?:md|ipynb)(?:#[^)]*)?\)")
-_NO_NUMBER = "…"
+_COMMAND = re.compile(r"`biaslib run lab_\d` takes [^.]+\.")  # in the head of a lab; it makes the solved page
+_INSTALL = 'This notebook needs biaslib: `pip install ".[book]"` in the folder of biaslib installs it.'
 _WRONG = "A wrong answer:\n\n```python\n{code}\n```\n\n> {sentence}"
 
 
@@ -130,11 +131,11 @@ def _for_teacher(source: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> str:
-    text = _REASON.sub(r"<details><summary>\1</summary>\2</details>", text)
+    text = _REASON.sub(r"<details><summary>\1</summary>\2</details>", _COMMAND.sub(_INSTALL, text))
     text = _PREDICTION.sub(r"\1<details><summary>Answer</summary>\n\n\2\n\n</details>\n", text)
     while _BLOCK.search(text):  # a block may hold another
         text = _BLOCK.sub(_block, text)
-    text = re.sub(r"\{glue:text\}`([^`]+)`", lambda match: numbers.get(match[1], _NO_NUMBER), text)
+    text = re.sub(r"\{glue:text\}`([^`]+)`", lambda match: numbers.get(match[1], "…"), text)
     text = re.sub(r"\{cite(:t)?\}`([^`]+)`", lambda match: _cited(match[2], bool(match[1]), literature), text)
     text = re.sub(r"\{figure\}`([^`]+)`", r"[the figure](#\1)", text)
     text = _PAGE_LINK.sub(r"\1", text)
@@ -161,9 +162,8 @@ def _cited(keys: str, in_the_sentence: bool, literature: BibliographyData) -> st
     works = []
     for key in keys.split(","):
         entry = literature.entries[key.strip()]
-        names = [" ".join(person.last_names) for person in entry.persons["author"]]
+        names = [re.sub("[{}]", "", " ".join(person.last_names)) for person in entry.persons["author"]]
         who = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
-        who = who.replace("{", "").replace("}", "")
         works.append(f"{who} ({entry.fields['year']})" if in_the_sentence else f"{who}, {entry.fields['year']}")
     return ", ".join(works) if in_the_sentence else f"({'; '.join(works)})"
 

@@ -1,5 +1,6 @@
 """What is asked of learners, and the pages for teachers: complete, and of what the book has."""
 
+import base64
 import re
 from pathlib import Path
 
@@ -249,6 +250,22 @@ def test_without_scripts_everything_can_be_read(browser, small_page):
     answers[1].send_keys(Keys.ENTER)
     assert browser.find_element(By.ID, "quiz-a").text.split("\n")[-2:] == ["Two.", "Right, two."]
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_of_the_deck_each_question_is_printed_on_a_sheet_of_its_own_and_nothing_else(browser, tmp_path):
+    css = "".join((STATIC / f"{name}.css").read_text() for name in ("book", "course"))
+    figure = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 3"><rect width="4" height="3"/></svg>'
+    (tmp_path / "tall.svg").write_text(figure)
+    sheet = "<section><h2>A question</h2><p>It is asked.</p>"
+    sheet += '<figure class="book-slide"><img src="tall.svg" alt="A figure."></figure><p>Look at it.</p></section>'
+    contents = '<style>@media print { .onlyprint { display: block !important; } }</style><div id="jb-print-docs-body"'
+    page = f'<html data-theme="light"><style>{css}</style><body>{contents} class="onlyprint"><h1>Contents</h1></div>'
+    page += f'<article class="bd-article"><section><h1>A deck</h1><p>Print.</p>{3 * sheet}</section></article></body>'
+    (tmp_path / "deck.html").write_text(f"<!doctype html>{page}</html>")
+    browser.get((tmp_path / "deck.html").as_uri())
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    boxes = re.findall(rb"/MediaBox \[0 0 (\d+)[\d.]* (\d+)", printed)
+    assert boxes == [(b"841", b"594")] * 3  # A4, landscape
 
 
 def test_what_every_page_carries_is_small():

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
+from scipy import special, stats
 
 from biaslib import worlds
 from biaslib.errors import BiaslibError, check_known
@@ -86,7 +86,7 @@ def _effect(answer: _Answer, rng: np.random.Generator) -> _Steps:
     table, (base, slope) = _birds(rng, 200, 0.7), rng.uniform([0.3, 2.0], [0.6, 4.0])
 
     def model(rows: pd.DataFrame) -> pd.Series:
-        return expit(2.0 * rows["waterbird"] - 1 + rows["background"] * (base + slope * rows["tilt"]))
+        return special.expit(2.0 * rows["waterbird"] - 1 + rows["background"] * (base + slope * rows["tilt"]))
 
     effect = model(table.assign(background=1)) - model(table.assign(background=0))
     land, water = model(table).groupby(table["background"]).mean()
@@ -126,22 +126,23 @@ def _flat(answer: _Answer, rng: np.random.Generator) -> _Steps:
 
 
 def _reason(answer: _Answer, rng: np.random.Generator) -> _Steps:
-    faces, mouth, full = np.zeros((60, 8, 8, 2)), np.zeros((8, 8)), np.ones((65, 8, 8, 2))
-    mouth[5:7, 2:6] = 1
-    faces[:, 5:7, 2:6] = rng.random((60, 1, 1, 2))
-    full[np.arange(64), np.arange(64) // 8, np.arange(64) % 8] = 0
+    mouth = np.pad(np.ones((2, 4)), ((5, 1), (2, 2)))
+    full = np.stack([1 - np.eye(65, 64).reshape(65, 8, 8)] * 2, axis=-1)
+    lipstick, *smiles = rng.random((3, 60, 1, 1))
+    faces, other_smiles = (np.stack([mouth * lipstick, mouth * smile], axis=-1) for smile in smiles)
     yield from _shaped(answer(faces), (60,))
     *without, whole = answer(full)  # the last one has lost no cell
     score = np.nan_to_num(attention_iou(np.abs(whole - without).reshape(8, 8), mouth))
     yield score > 0.99, "other_place", {"score": score}
-    yield np.corrcoef(answer(faces), faces[:, 5, 2, 0])[0, 1] < 0.9, "same_reason", {}
+    yield np.corrcoef(answer(faces), lipstick.ravel())[0, 1] < 0.9, "same_reason", {}
+    yield not _same(answer(faces), answer(other_smiles), within=1e-9), "lipstick_alone", {}
 
 
 def _unit(answer: _Answer, rng: np.random.Generator) -> _Steps:
     first, second = rng.normal(size=(2, 4, 1)) + rng.normal(size=(2, 4, 50))
-    p, over_networks = (welch(first.mean(axis=axis), second.mean(axis=axis)).p for axis in (1, 0))
-    all_images = welch(first.ravel(), second.ravel()).p
-    yield from _equal(answer(first, second), p, all_images=all_images, over_networks=over_networks)
+    networks, images = ((first.mean(axis=axis), second.mean(axis=axis)) for axis in (1, 0))
+    wrong = {"all_images": welch(first.ravel(), second.ravel()).p, "over_networks": welch(*images).p}
+    yield from _equal(answer(first, second), welch(*networks).p, **wrong, paired=stats.ttest_rel(*networks).pvalue)
 
 
 def _share(answer: _Answer, rng: np.random.Generator) -> _Steps:

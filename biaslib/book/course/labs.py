@@ -41,8 +41,7 @@ def version(source: NotebookNode, *, answer: Callable[[str, str], str] = lambda 
     for label, cell in tagged(notebook, "answer"):
         cell.source = answer(cell.source, label)
     for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = _NOTE.sub("", cell.source)
+        cell.source = _NOTE.sub("", cell.source)
     return notebook
 
 

@@ -99,6 +99,7 @@ def test_no_line_of_an_answer_no_wrong_answer_and_no_note_is_in_the_students_not
     assert "SOLUTION" not in student
     assert "instructor" not in student
     assert "For the teacher" not in student
+    assert "biaslib run" not in student  # it would write the answers
     assert all(
         note.strip()[:60] not in student for cell in source(name).cells for note in labs._NOTE.findall(cell.source)
     )

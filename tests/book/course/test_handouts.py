@@ -11,6 +11,8 @@ from tests.book.conftest import HEADER
 
 LAB = """# A lab
 
+*40 minutes. Needs: nothing. `biaslib run lab_1` takes about ten seconds.*
+
 Look at [Waterbirds](waterbirds.md).
 
 ```{code-cell} ipython3
@@ -82,7 +84,9 @@ def test_the_students_notebook_is_open_and_plain(course, command):
     assert 'raise NotImplementedError("lab-2-flat: write your answer here")' in text
     assert 'check("lab-2-flat", times_flat)' in text
     assert "Look at Waterbirds." in text
-    for hidden in ("inside", "divides by the cells", "Ask for", "{exercise", "{glue", "SOLUTION"):
+    installs = 'This notebook needs biaslib: `pip install ".[book]"` in the folder of biaslib installs it.'
+    assert f"*40 minutes. Needs: nothing. {installs}*" in text
+    for hidden in ("biaslib run", "inside", "divides by the cells", "Ask for", "{exercise", "{glue", "SOLUTION"):
         assert hidden not in text
 
 
