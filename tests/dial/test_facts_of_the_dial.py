@@ -31,10 +31,12 @@ def calm(values):
 
 def test_there_are_enough_models(values):
     models = verdicts.from_record(values["numbers"]).drop_duplicates("model")
-    counts = models.groupby(["world", "strength"]).size()
+    photographed = models["world"] == "pet photos"  # each takes minutes
+    counts = models[~photographed].groupby(["world", "strength"]).size()
     assert counts.xs(0.0, level="strength").min() >= 30
     assert counts.min() >= 10
-    assert {"birds", "pets", "fruits", "digits", "faces", "scenes"} == set(models["world"])
+    assert {"birds", "pets", "fruits", "digits", "faces", "scenes"} == set(models["world"][~photographed])
+    assert models[photographed].groupby("strength").size().to_dict() == {0.0: 20, 0.6: 5, 0.8: 5, 0.9: 5, 1.0: 5}
 
 
 def test_maps_detect_a_bias_later_with_another_network_and_answers_do_not(values):
