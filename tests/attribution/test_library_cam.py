@@ -21,7 +21,16 @@ def test_equals_our_own_methods() -> None:
     assert_close(library_cam("ScoreCAM")(model, images, [0, 2]), score_cam(model, images, [0, 2]))
 
 
-@pytest.mark.parametrize("name", ["LayerCAM", "EigenCAM", "GradCAMPlusPlus", "AblationCAM", "XGradCAM"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LayerCAM",
+        "EigenCAM",
+        "GradCAMPlusPlus",
+        pytest.param("AblationCAM", marks=pytest.mark.slow),  # a pass a channel, twice
+        "XGradCAM",
+    ],
+)
 def test_scaled_and_resized_it_is_the_libraries_own_picture(name: str) -> None:
     model = lively("resnet10t")
     images = torch.randn(2, 3, 64, 64)

@@ -58,7 +58,7 @@ def test_by_hand() -> None:
         ("resnet10t", "layer4", 64),
         ("test_efficientnet", "bn2", 96),
         pytest.param("efficientnet_b0", "bn2", 40, marks=pytest.mark.slow),  # 1280 passes, twice
-        ("mobilenetv1_100", "blocks", 40),
+        pytest.param("mobilenetv1_100", "blocks", 40, marks=pytest.mark.slow),  # 1024 passes, twice
     ],
 )
 def test_equals_the_grad_cam_library(architecture: str, layer: str, size: int) -> None:
