@@ -1,8 +1,8 @@
 """Opens the model that an audit is given: a module, a file, a function, a folder, or a name with weights."""
 
-import importlib
 import json
 import os
+import pkgutil
 import sys
 import warnings
 import zipfile
@@ -146,12 +146,10 @@ class _Onnx(nn.Module):
 
 
 def _from_function(name: str) -> _Opened:
-    module_name, _, function_name = name.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        function = getattr(importlib.import_module(module_name), function_name)
-        returned = function()
+        returned = pkgutil.resolve_name(name)()
     except Exception as error:  # it is the user's own code
         raise refused("function without a model", name=name, reason=reason(error)) from error
     if not isinstance(returned, nn.Module):

@@ -94,8 +94,8 @@ class AuditOptions:
             raise BiaslibError("Give either a model or its predictions, one of the two.")
         if self.model is not None and self.data is None:
             raise BiaslibError("A model needs images: name their folder.")
-        for_model = ("weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch")
-        for_model = (*for_model, "mask_value", "attribution", "layer")
+        for_model = ["weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch"]
+        for_model += ["mask_value", "attribution", "layer"]
         idle = [name for name in for_model if getattr(self, name) not in (None, ())]
         if self.predictions is not None and idle:
             verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")

@@ -5,8 +5,9 @@ import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
@@ -67,26 +68,19 @@ class GeneratorSetup:
         return self.data.fingerprint()
 
 
-def _of(recipe: str, *, images: int, encoder_images: int, seed: int) -> GeneratorSetup:
-    """By one of the recipes in the TOML file beside this module."""
+def by_recipe(recipe: str, images: int = 60_000, *, encoder_images: int = 0, seed: int = 0) -> GeneratorSetup:
+    """As the TOML file beside this module says: "quick" takes minutes on two cores, "celeba" an hour on one.
+
+    The encoder is shown half as many images, unless it is said.
+    """
     said = beside(__file__)[recipe]
     gan = GanConfig(**said.pop("gan"), images=images, seed=seed)
-    encoder = EncoderConfig(**said.pop("encoder"), images=encoder_images, seed=seed)
+    encoder = EncoderConfig(**said.pop("encoder"), images=encoder_images or images // 2, seed=seed)
     return GeneratorSetup(**said, gan=gan, encoder=encoder)
 
 
 # what `biaslib grow` trains and saves
-SETUPS: Final = {f"faces-{n}": _of("book", images=160_000, encoder_images=200_000, seed=n) for n in range(2)}
-
-
-def quick(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
-    """32 pixels within minutes on two cores, for a first look; the encoder is shown half as many images."""
-    return _of("quick", images=images, encoder_images=images // 2, seed=seed)
-
-
-def of_celeba(images: int = 60_000, *, seed: int = 0) -> GeneratorSetup:
-    """CelebA's squares at 64 pixels, mirrored by lot, in an hour on one core: R1 as `quick`, Karras et al.'s mean."""
-    return _of("celeba", images=images, encoder_images=images // 2, seed=seed)
+SETUPS: Final = {f"faces-{n}": by_recipe("book", 160_000, encoder_images=200_000, seed=n) for n in range(2)}
 
 
 def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0) -> GeneratorSetup:
@@ -95,10 +89,9 @@ def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0) -> 
     The faces are cropped and mirrored as theirs; the channels are a smaller network's; the batch is 16 at every level.
     """
     levels = int(np.log2(size)) - 1
-    shares = [(0.0, 1.0), *[(1.0, 1.0)] * (levels - 2), (1.0, 2.0)]
-    total = sum(map(sum, shares))
+    shares = np.array([(0, 1), *[(1, 1)] * (levels - 2), (1, 2)])
     gan = GanConfig(
-        widths=(512, 512, 256, 128, 64, 32)[:levels], growth=tuple((a / total, b / total) for a, b in shares),
+        widths=(512, 512, 256, 128, 64, 32)[:levels], growth=tuple(map(tuple, (shares / shares.sum()).tolist())),
         images=images, average=0.999, mirror=True, chunks=200, seed=seed,
     )  # fmt: skip
     encoder = EncoderConfig(widths=(64, 128, 256, 256, 256)[: levels - 1], images=500_000, seed=seed)
@@ -106,12 +99,12 @@ def progressive(images: int = 10_000_000, *, size: int = 128, seed: int = 0) -> 
 
 
 def configured(source: str, *, size: int, images: int, options: Sequence[str] = ()) -> GeneratorSetup:
-    """As `quick` at 32 pixels, `of_celeba` at 64 and `progressive` at 128, of any source, with options.
+    """As `by_recipe` "quick" at 32 pixels, "celeba" at 64, and `progressive` at 128, of any source, with options.
 
     Options such as "gan.loss=wgan-gp", "encoder.images=30000" or "threads=2" are fields of `GanConfig`, `EncoderConfig`
     and `GeneratorSetup`; another one is a `BiaslibError`. `images` is how many are shown.
     """
-    recipes: dict[int, Callable[..., GeneratorSetup]] = {32: quick, 64: of_celeba, 128: progressive}
+    recipes: dict[int, Any] = {32: partial(by_recipe, "quick"), 64: partial(by_recipe, "celeba"), 128: progressive}
     check_known("size, in pixels,", size, recipes)
     faces = 30_000 if source == "generated" else 162_770
     setup = dataclasses.replace(recipes[size](images), source=source, images=faces)

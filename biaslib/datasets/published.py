@@ -8,7 +8,7 @@ for a missing or a damaged file, and for a bias or an attribute that was not rel
 
 import contextlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,13 @@ _REGIONS = ("background", *(region for region in celeba.REGIONS if region != "ba
 OWN_REGION = {name: region for region, names in registry.WORDS["own_region"].items() for name in names}
 
 # of each kind of networks for faces: what its files' names begin with, and how many there are
-_PREDICTIONS: dict[str, list[Any]] = registry.WORDS["released_predictions"]
+_ONE_SIDED = "one_sided/evaluations/evaluations-celeb_all_one-sided-{}-Eyeglasses_resnet50_extended"
+_PREDICTIONS = {
+    "resnet": ("evaluations/evaluations-celeb_all_resnet50_extended", 20),
+    "efficientnet": ("efficientnet/evaluations/evaluations-celeb_all_efficientnet", 10),
+    "positive": (_ONE_SIDED.format("positive"), 10),
+    "negative": (_ONE_SIDED.format("negative"), 10),
+}
 
 _SCORE = "GradCAM_element_wise_normalized_averaged_scores.csv"
 _MALE = f"{PROTECTED}_{_SCORE}"

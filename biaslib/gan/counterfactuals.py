@@ -4,7 +4,7 @@ Codes are (N, latent), directions (A, latent) of length 1, and `predict` is a cl
 3) -> scores (M,) or (M, T). A generator is one of ours, in evaluation mode, or any other `Generator`.
 """
 
-import importlib
+import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,11 +48,10 @@ def opened(name: str) -> Generator:
 
     A `BiaslibError` is raised where it cannot be imported from the working directory or is no `Generator`.
     """
-    module, _, member = name.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(module), member)
+        found = pkgutil.resolve_name(name)
         found = found() if isinstance(found, type) or not isinstance(found, Generator) else found
     except Exception as error:  # it is the user's own code
         raise BiaslibError(f"{name} does not give a generator ({reason(error)}): give module:object.") from error

@@ -236,8 +236,8 @@ def _slopes(critic: _Answers, images: torch.Tensor) -> torch.Tensor:
     return slopes.flatten(1)
 
 
-def _bar(done: int, total: int, doing: str, **options: str) -> Any:
-    return trange(done, total, initial=done, total=total, desc=doing, disable=not sys.stderr.isatty(), **options)
+def _bar(done: int, total: int, doing: str, unit: str = "it") -> Any:
+    return trange(done, total, initial=done, total=total, desc=doing, disable=not sys.stderr.isatty(), unit=unit)
 
 
 def _check_images(images: Any, config: GanConfig) -> None:

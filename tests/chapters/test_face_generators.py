@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -193,8 +194,8 @@ def test_a_generator_of_ones_own_is_a_file_that_says_how_it_was_grown(book, tmp_
 
 def test_a_set_up_is_as_the_recipe_of_its_size_but_for_its_options():
     for size, recipe in (
-        (32, face_generators.quick),
-        (64, face_generators.of_celeba),
+        (32, partial(face_generators.by_recipe, "quick")),
+        (64, partial(face_generators.by_recipe, "celeba")),
         (128, face_generators.progressive),
     ):
         found = configured("celeba", size=size, images=48_000)
@@ -225,18 +226,19 @@ def test_the_pictures_are_the_worlds():
 
 
 def test_the_quick_recipe_is_half_as_long_for_its_encoder():
-    found = face_generators.quick(1000, seed=3)
+    found = face_generators.by_recipe("quick", 1000, seed=3)
     assert (found.gan.size, found.gan.images, found.encoder.images) == (32, 1000, 500)
     assert (found.gan.seed, found.encoder.seed) == (3, 3)
     assert found.gan.penalty_every > 1
 
 
 def test_generators_of_photographs_see_cropped_and_mirrored_faces():
-    for found, size in ((face_generators.of_celeba(seed=3), 64), (face_generators.progressive(), 128)):
+    squares = face_generators.by_recipe("celeba", seed=3)
+    for found, size in ((squares, 64), (face_generators.progressive(), 128)):
         assert found.data == recipes.Loaded(name="celeba-cropped", size=size, images=162_770)
         assert (found.gan.size, found.gan.average, found.gan.mirror) == (size, 0.999, True)
-    assert face_generators.of_celeba(1000).encoder.images == 500
-    assert (face_generators.of_celeba(seed=3).gan.seed, face_generators.of_celeba().gan.loss) == (3, "r1")
+    assert face_generators.by_recipe("celeba", 1000).encoder.images == 500
+    assert (squares.gan.seed, squares.gan.loss) == (3, "r1")
     assert face_generators.progressive().gan.loss == "wgan-gp"
 
 

@@ -105,7 +105,7 @@ def test_judges_of_photographs_are_said_to_have_the_faces_of_the_audited_models(
 def test_classifiers_of_another_size_than_the_generator_are_refused():
     first, second = target_classifiers("Eyeglasses", 0.0, 2, images=100, kept=50, epochs=1)
     models = (first, dataclasses.replace(second, size=64))
-    for generator in ("faces-0", face_generators.quick()):
+    for generator in ("faces-0", face_generators.by_recipe("quick")):
         with pytest.raises(BiaslibError, match="draws faces of 32 px, but classifiers read 64 px"):
             DirectionAudit(generator=generator, target_classifiers=models, attributes=("Eyeglasses",))
 
