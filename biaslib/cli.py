@@ -194,9 +194,7 @@ def _audit(
     data: Annotated[Path | None, _option("Folder of the images.")] = None,
     model: Annotated[str | None, _option(_MODEL)] = None,
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
-    predictions: Annotated[
-        list[str] | None, _option("Instead of a model: a column for each target, or a table.")
-    ] = None,
+    predictions: Annotated[list[str] | None, _option("Instead of a model: a column a target, or a table.")] = None,
     against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
     output: Annotated[list[int] | None, _option("Of each target, from 0.", default="the one, or two classes")] = None,
     yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,

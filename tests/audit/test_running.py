@@ -1,6 +1,7 @@
 """Whole audits: the planted spot is found, its honest twin is quiet, page and JSON agree."""
 
 import csv
+import html
 import html.parser
 import json
 import os
@@ -195,6 +196,27 @@ def test_a_model_worse_than_the_majority_is_said_to_be():
     assert found.warnings == ("The model is right for 60.0% of the images, always answering not cat for 70.0%.",)
     good = from_labels({"cat": cat, "old": old, "said": [1] * 30 + [1] * 20 + [0] * 50})
     assert good.warnings == ()
+
+
+def test_pictures_prepared_by_a_guess_are_said_to_be_before_anything_else(spots, tmp_path, monkeypatch, capsys):
+    torch.manual_seed(0)
+    torch.save(timm.create_model("resnet10t", num_classes=2).state_dict(), tmp_path / "own.pth")
+    asked = ["--model", "resnet10t", "--weights", tmp_path / "own.pth", "--data", spots / "images", "--size", 32]
+    asked += ["--labels", spots / "labels.csv", "--target", "green", "--group", "red", "--permutations", 19]
+    colours = ["--mean", 0.5, 0.5, 0.5, "--std", 0.5, 0.5, 0.5]
+    sentence = (
+        "Pictures were prepared with mean 0.485 0.456 0.406, std 0.229 0.224 0.225, size 32 and crop 0.875 (crop, "
+        "interpolation, mean, std by timm's defaults for this architecture), because nothing else was given. If the "
+        "share of right answers below is not the one that you know, give --mean, --std, --size and --crop."
+    )
+    for given, warned in (([], True), (colours, False)):
+        out = tmp_path / f"out-{warned}"
+        monkeypatch.setattr(sys, "argv", ["biaslib", "audit", *map(str, [*asked, *given, "--out", out])])
+        cli.main()
+        page = html.unescape((out / "report.html").read_text())
+        assert (f"warning: {sentence}" in capsys.readouterr().err) == warned
+        assert (json.loads((out / "audit.json").read_text())["warnings"][:1] == [sentence]) == warned
+        assert (sentence in page[page.index("<h1>") : page.index('class="headline"')]) == warned
 
 
 def test_scores_with_a_threshold_are_audited_as_their_answers(tmp_path):
