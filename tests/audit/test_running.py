@@ -362,12 +362,18 @@ def test_the_page_says_what_the_outcomes_mean_and_which_intervals_are_corrected(
     assert 'id="outcomes"' in first
     assert "What cannot be told is no acquittal" in first
     assert "larger than the margin of 10 points" in first
-    assert "intervals of the gaps in this section are corrected" in first
+    assert "intervals in the figure above and the table below are corrected" in first
+    # a finding has the gap's own interval, which is not
+    own = found.tables["gaps"].set_index("among").loc["cat", "gap"]
+    assert f"[{100 * own.low:.1f}, {100 * own.high:.1f}]" in first[: first.index('id="outcomes"')]
+    assert "The other intervals of this report, those in the findings above too, are not corrected" in first
+    quiet = audit.page(from_labels({name: values[:40] for name, values in columns.items()}, threshold=0.5))
+    assert "The other intervals of this report are not corrected" in quiet
     assert "needed for 10 points" in first
     assert "one wrong answer more in every 10 images" in page
     plain = audit.page(from_labels(columns, threshold=0.5, corrected=False))
     assert "No interval of this report is corrected" in plain
-    assert "in this section are corrected" not in plain
+    assert "below are corrected" not in plain
     assert "1 point " in audit.page(from_labels(columns, threshold=0.5, margin=0.01))
 
 
