@@ -234,6 +234,11 @@ def test_scores_with_a_threshold_are_audited_as_their_answers(tmp_path):
     page = audit.page(cut)
     assert ["area under the ROC curve" in one for one in (page, audit.page(answered))] == [True, False]
     assert "Calibration, score by score" in page
+    assert "Calibration error is the mean distance" in page
+    # logits are no probabilities: there is no such column, and nothing that explains it
+    logits = from_labels(columns | {"said": 10 * scores - 5}, threshold=0.0)
+    assert logits.tables["scores"]["calibration error"].isna().all()
+    assert "alibration" not in audit.page(logits)
     with pytest.raises(BiaslibError, match="or give the threshold"):
         from_labels(columns | {"said": scores})
     with pytest.raises(BiaslibError, match="threshold must be a finite number, not nan"):
