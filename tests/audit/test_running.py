@@ -370,7 +370,7 @@ def test_the_page_says_what_the_outcomes_mean_and_which_intervals_are_corrected(
     assert "intervals in the figure above and the table below are corrected" in first
     # a finding has the gap's own interval, which is not
     own = found.tables["gaps"].set_index("among").loc["cat", "gap"]
-    assert f"[{100 * own.low:.1f}, {100 * own.high:.1f}]" in first[: first.index('id="outcomes"')]
+    assert f"[{-100 * own.high:.1f}, {-100 * own.low:.1f}]" in first[: first.index('id="outcomes"')]
     assert "The other intervals of this report, those in the findings above too, are not corrected" in first
     quiet = audit.page(from_labels({name: values[:40] for name, values in columns.items()}, threshold=0.5))
     assert "The other intervals of this report are not corrected" in quiet
