@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import resources
 
 import numpy as np
@@ -21,8 +22,9 @@ from torch import nn
 
 from biaslib import audit, cli
 from biaslib.audit import report
+from biaslib.audit.inputs import Binary
 from biaslib.errors import BiaslibError
-from tests.audit.subjects import PLAIN, Plain, biased, both, draw, honest
+from tests.audit.subjects import PLAIN, Plain, Spots, biased, both, draw, honest
 
 # fewer permutations than in a real audit
 QUICK = {"permutations": 19}
@@ -207,16 +209,48 @@ def test_pictures_prepared_by_a_guess_are_said_to_be_before_anything_else(spots,
     sentence = (
         "Pictures were prepared with mean 0.485 0.456 0.406, std 0.229 0.224 0.225, size 32 and crop 0.875 (crop, "
         "interpolation, mean, std by timm's defaults for this architecture), because nothing else was given. If the "
-        "share of right answers below is not the one that you know, give --mean, --std, --size and --crop."
+        "share of right answers in the report is not the one that you know, give --mean, --std, --size and --crop."
     )
     for given, warned in (([], True), (colours, False)):
         out = tmp_path / f"out-{warned}"
         monkeypatch.setattr(sys, "argv", ["biaslib", "audit", *map(str, [*asked, *given, "--out", out])])
-        cli.main()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 0
         page = html.unescape((out / "report.html").read_text())
         assert (f"warning: {sentence}" in capsys.readouterr().err) == warned
         assert (json.loads((out / "audit.json").read_text())["warnings"][:1] == [sentence]) == warned
         assert (sentence in page[page.index("<h1>") : page.index('class="headline"')]) == warned
+
+
+def test_the_page_begins_with_plain_shares_and_says_which_way_a_gap_is_signed(spots):
+    found = audited(spots, biased())
+    page, rows = audit.page(found), found.tables["gaps"].set_index("among")
+    shares = [f"{of}: {rows['right_in'][of]:.1%} for red, {rows['right_out'][of]:.1%} for not red" for of in rows.index]
+    assert page.index('class="headline"') < page.index("; ".join(shares)) < page.index("What was found")
+    assert page.index("are signed: red minus not red.") < page.index('id="outcomes"')
+    assert "Each gap is signed: red minus not red." in report.cards(found)["model_card.md"]
+    many_groups = [Binary(f"g{at}", ("0", "1"), (f"not g{at}", f"g{at}")) for at in range(5)]
+    wide = audit.page(replace(found, groups=tuple(many_groups)))
+    assert "are signed: each group minus all others." in wide
+    assert "; ".join(shares) not in wide
+
+
+def test_maps_of_few_places_are_said_to_be(spots):
+    def coarse(model, **given):
+        said = audited(spots, model, masks=None, unwanted=(), images=False, **given).warnings
+        return [warning for warning in said if warning.startswith("The maps have")]
+
+    class Coarse(Spots):
+        def forward_features(self, x):
+            return nn.functional.avg_pool2d(super().forward_features(x), 4)
+
+    assert coarse(Coarse(0.0, 1000.0)) == [
+        "The maps have 2 x 2 places only, too few to tell which part of a picture counts: give a larger --size, or for "
+        "Grad-CAM an earlier layer with --layer."
+    ]
+    assert coarse(Coarse(0.0, 1000.0), attribution="none") == []
+    assert coarse(honest()) == []
 
 
 def test_scores_with_a_threshold_are_audited_as_their_answers(tmp_path):
