@@ -194,9 +194,7 @@ def _audit(
     data: Annotated[Path | None, _option("Folder of the images.")] = None,
     model: Annotated[str | None, _option(_MODEL)] = None,
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
-    predictions: Annotated[
-        list[str] | None, _option("Instead of a model: a column for each target, or a table.")
-    ] = None,
+    predictions: Annotated[list[str] | None, _option("Instead of a model: a column a target, or a table.")] = None,
     against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
     output: Annotated[list[int] | None, _option("Of each target, from 0.", default="the one, or two classes")] = None,
     yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,
@@ -210,8 +208,8 @@ def _audit(
     wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
     unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,
     size: Annotated[int | None, _option("Of the images, in pixels.", default="timm's, or 224")] = None,
-    mean: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
-    std: Annotated[_Colour | None, _option("Of the colours.", default="timm's, or ImageNet's")] = None,
+    mean: Annotated[_Colour | None, _option("Of the colours: 0.5 0.5 0.5.", default="timm's, or ImageNet's")] = None,
+    std: Annotated[_Colour | None, _option("Of the colours: 0.5 0.5 0.5.", default="timm's, or ImageNet's")] = None,
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
     margin: Annotated[float, _option("How large a gap in accuracy must be to matter.", default=True)] = 0.05,

@@ -93,10 +93,9 @@ def discover(answered: LabelledImages, spaces: Mapping[str, np.ndarray], columns
     of bool, that are most unlike inside and outside. An answer with few mistakes (`_FEWEST`) has no slice.
     """
     said, wrong = answered.predicted[answered.target.name].to_numpy(bool), ~answered.correct
-    first, rows, members, few = first_half(answered, seed), [], [], []
+    first, rows, members = first_half(answered, seed), [], []
     say, spaces = _SAY["slices"], {way: space for way, space in spaces.items() if space.size}
-    if not spaces:
-        few.append(say["no_space"])
+    few = [] if spaces else [say["no_space"]]
     for answer in (True, False):
         finding, testing = (said == answer) & first, (said == answer) & ~first
         words = answered.target.words[answer]
@@ -205,10 +204,9 @@ def repairs(answered: LabelledImages, features: np.ndarray, *, now: float, margi
     answers of all images and of each cell, and how many are newly wrong and newly right.
     """
     target, chosen = answered.target.name, first_half(answered, seed)
-    gaps, costs, sentences, lacking, say = [], [], [], [], _SAY["repairs"]
+    gaps, costs, sentences, say = [], [], [], _SAY["repairs"]
     columns = ["group", "repair", "among", "n_in", "n_out", *_GAPS.values(), "change"]
-    if not features.size:
-        lacking.append(say["no_features"])
+    lacking = [] if features.size else [say["no_features"]]
     for group in answered.groups:
         truth, member = (answered.labels[name].to_numpy(bool) for name in (target, group.name))
         fewest = min(np.bincount(2 * truth[half] + member[half], minlength=4).min() for half in (chosen, ~chosen))

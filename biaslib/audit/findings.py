@@ -86,9 +86,15 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
             yield found("region", row["region"], "regions", row, held=held, share=share, more=more)
 
 
-def warnings(tables: Tables, answered: LabelledImages, *, of: int) -> Iterator[str]:
-    """What a reader must know first: images lost (`of` so many), a model of little use, gaps that are not known."""
+def warnings(
+    tables: Tables, answered: LabelledImages, model: ModelUnderAudit | None, maps: np.ndarray | None, *, of: int
+) -> Iterator[str]:
+    """What a reader must know first: a guess, coarse maps (N, T, h, w), images lost (`of` so many), unknown gaps."""
     say, target, overall = _SAY["warnings"], answered.target, tables["overall"].set_index("measure")["value"]
+    if model is not None and model.preprocessing.assumed:
+        yield say["assumed"].format(**vars(model.preprocessing))
+    if maps is not None and min(places := maps.shape[2:]) < 4:
+        yield say["coarse"].format(rows=places[0], columns=places[1])
     if (lost := of - len(answered.files)) > of / 10:
         yield say["lost"].format(lost=lost, of=of)
     said, accuracy, common = (overall[name].estimate for name in ("share said yes", "accuracy", "share labelled yes"))

@@ -262,8 +262,7 @@ def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
     if table[column].isna().any():
         raise BiaslibError(f"{int(table[column].isna().sum())} rows have no name of an image in {column!r}: drop them.")
     names = [str(name) for name in table[column]]
-    outside = [name for name in names if (path := PurePath(name)).is_absolute() or ".." in path.parts]
-    if outside:
+    if outside := [name for name in names if (path := PurePath(name)).is_absolute() or ".." in path.parts]:
         raise BiaslibError(f"{outside[0]!r} in column {column!r} is not inside the folder of images: name files in it.")
     if len(twice := table[column][table[column].duplicated()]):
         raise refused("images named twice", n=len(twice), column=column, which=listed(list(twice)))

@@ -49,8 +49,6 @@ def _read_as(outputs: int, options: AuditOptions) -> _Reading:
 
     Outputs can be classes, of which the largest wins, or each of them can answer a question of its own. The numbers do
     not tell which, so a model with more outputs than are asked for is refused until somebody says it.
-    Outputs can be classes, of which the largest wins, or each of them can answer a question of its own. The numbers do
-    not tell which, so a model with more outputs than are asked for is refused until somebody says it.
     """
     output: Any = options.output  # of one target
     yes, no, group_outputs, threshold = options.yes, options.no, options.group_outputs, options.threshold
@@ -197,11 +195,12 @@ def model_under_audit(options: AuditOptions, opening: Callable[..., Any] = open_
     threshold, attribution = options.threshold, options.attribution
     source = opening(options.model, options.weights)
     opened, described = source.model, source.described
+    brings_its_own = described["kind"] == "module in memory" and hasattr(opened, "pretrained_cfg")
     steps = Preprocessing.of(
         dict(getattr(opened, "pretrained_cfg", None) or {}),
         beside=source.steps,
         name=source.settings,
-        local=options.weights != "imagenet",
+        local=options.weights != "imagenet" and not brings_its_own,
         **{name: getattr(options, name) for name in ("size", "mean", "std", "crop", "mask_value")},
     )
     fixed = described["kind"] == "torch.export file"  # such a program stays where it was made

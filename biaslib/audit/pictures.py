@@ -44,6 +44,7 @@ class Preprocessing:
     interpolation: str = "bicubic"  # one of `FILTERS`
     mask_value: int | None = None  # of label maps: the value that is the region; None: masks have two values
     source: str = "defaults"  # where these come from, in words
+    assumed: str = ""  # what of size, mean and std nobody gave for a user's own weights, and what stands in
 
     def __post_init__(self) -> None:
         if self.size < 8:
@@ -74,15 +75,16 @@ class Preprocessing:
         of_model, of_file = _steps(config), _steps(beside or {})
         options = {option: value for option, value in given.items() if value is not None}
         sources = [f"{name} beside the weights: {', '.join(sorted(of_file))}"] if of_file else []
-        if {"size", "mean", "std", "crop", "interpolation"} - of_file.keys() - options.keys():
-            own = "timm's defaults for this architecture" if local else "timm's own for this architecture"
-            sources.append(own if of_model else "defaults (ImageNet's mean and deviation)")
-            if local and {"size", "mean", "std"} - of_file.keys() - options.keys():
-                sources.append("your weights may need others: give --mean, --std, --size")
+        rest = {"size", "mean", "std", "crop", "interpolation"} - of_file.keys() - options.keys()
+        timms = f"by timm's {'defaults' if local else 'own values'} for this architecture"
+        stand_in = {timms: rest & of_model.keys(), "as usual for ImageNet": rest - of_model.keys()}
+        without = [f"{', '.join(sorted(names))} {how}" for how, names in stand_in.items() if names]
+        sources += without
         sources += [f"given: {', '.join(sorted(options))}"] if options else []
         mode = {**config, **(beside or {})}.get("crop_mode", "center")
         sources += [f"not crop_mode {mode!r}, the middle is cut out"] if mode != "center" else []
-        return cls(**{**of_model, **of_file, **options}, source="; ".join(sources))
+        assumed = "; ".join(without) if local and rest & {"size", "mean", "std"} else ""
+        return cls(**{**of_model, **of_file, **options}, source="; ".join(sources), assumed=assumed)
 
     def picture(self, file: Path) -> np.ndarray:
         """(size, size, 3) uint8, of the upright picture; an `UNREADABLE` error where it cannot be read."""
@@ -144,8 +146,7 @@ def check_pictures(folder: Path, files: Sequence[str]) -> int:
 
 def _refuse_links_out(folder: Path, paths: Sequence[Path], what: str) -> None:
     root = folder.resolve()
-    outside = [path.relative_to(folder).as_posix() for path in paths if not path.resolve().is_relative_to(root)]
-    if outside:
+    if outside := [path.relative_to(folder).as_posix() for path in paths if not path.resolve().is_relative_to(root)]:
         raise refused("links out of the folder", n=len(outside), what=what, folder=folder, which=listed(outside))
 
 

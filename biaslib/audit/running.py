@@ -219,7 +219,7 @@ def _audit(
             "without labels": len(case.unlabelled),
             "tests": made,
         },
-        warnings=tuple(findings.warnings(tables, answered, of=len(case.inputs.files))),
+        warnings=tuple(findings.warnings(tables, answered, model, maps, of=len(case.inputs.files))),
         findings=harms,
         margin=options.margin,
         tables=tables,

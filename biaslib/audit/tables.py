@@ -46,8 +46,7 @@ def read(source: Table) -> pd.DataFrame:
 
 def check_columns(table: pd.DataFrame, names: Sequence[str], what: str) -> None:
     """Refuses names that are no columns of the table."""
-    unknown = [name for name in names if name not in table]
-    if unknown:
+    if unknown := [name for name in names if name not in table]:
         columns = listed(list(table.columns), shown=12)
         raise BiaslibError(f"There is no column {unknown[0]!r} in {what}: it has {columns}.")
 

@@ -2,19 +2,21 @@
 
 import json
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import safetensors.torch
+import timm
 import torch
 import torchvision
 
 from biaslib import models
 from biaslib.errors import BiaslibError
 from biaslib.models import building
-from tests.audit.subjects import PLAIN, draw, under_audit
+from tests.audit.subjects import PLAIN, draw, honest, under_audit
 
 PICTURES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 NAME, TIMMS = "small", "resnet10t"
@@ -87,7 +89,8 @@ def test_what_is_given_wins_over_config_json_and_that_over_timm(folder):
     assert (found.mean, found.std, found.size) == ((0.5, 0.5, 0.5), (1.0, 1.0, 1.0), 32)
     assert (found.crop, found.interpolation) == (own.pretrained_cfg["crop_pct"], own.pretrained_cfg["interpolation"])
     assert found.source == (
-        "config.json beside the weights: mean, size, std; timm's defaults for this architecture; given: std"
+        "config.json beside the weights: mean, size, std; "
+        "crop, interpolation by timm's defaults for this architecture; given: std"
     )
 
 
@@ -119,15 +122,29 @@ def test_local_weights_are_never_said_to_have_timms_own_preprocessing(tmp_path, 
     built = models.build(TIMMS, 2)
     torch.save(built.state_dict(), tmp_path / "w.pt")
     steps = under_audit(TIMMS, weights=tmp_path / "w.pt", preprocessing={"size": 32}).preprocessing
-    assert steps.source == (
-        "timm's defaults for this architecture; your weights may need others: give --mean, --std, --size; given: size"
-    )
-    all_given = under_audit(TIMMS, weights=tmp_path / "w.pt", preprocessing=PLAIN).preprocessing
-    assert "may need others" not in all_given.source
+    assert steps.assumed == "crop, interpolation, mean, std by timm's defaults for this architecture"
+    assert steps.source == f"{steps.assumed}; given: size"
+    all_given = under_audit(TIMMS, weights=tmp_path / "w.pt", preprocessing=PLAIN | {"crop": 1.0}).preprocessing
+    assert all_given.source == "interpolation by timm's defaults for this architecture; given: crop, mean, size, std"
+    assert all_given.assumed == ""
     # those that timm publishes do have timm's own
     monkeypatch.setattr(models, "build", lambda *_, **__: built)
     steps = under_audit(TIMMS, weights="imagenet", preprocessing={"size": 32}).preprocessing
-    assert steps.source == "timm's own for this architecture; given: size"
+    assert steps.source == "crop, interpolation, mean, std by timm's own values for this architecture; given: size"
+    assert steps.assumed == ""
+
+
+def test_what_nobody_gave_is_said_of_files_and_functions_and_not_of_a_module_with_its_configuration(tmp_path):
+    spots = honest()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is old, and still about
+        torch.jit.trace(spots, torch.rand(2, 3, 32, 32)).save(tmp_path / "scripted.pt")
+    of_nobody = "crop, interpolation, mean, std as usual for ImageNet"
+    for model in (tmp_path / "scripted.pt", "tests.audit.subjects:honest", spots):
+        assert under_audit(model, preprocessing={"size": 32}).preprocessing.assumed == of_nobody
+        assert under_audit(model, preprocessing=PLAIN).preprocessing.assumed == ""
+    with_configuration = timm.create_model(TIMMS, num_classes=2)
+    assert under_audit(with_configuration, preprocessing={"size": 32}).preprocessing.assumed == ""
 
 
 @pytest.mark.parametrize(
@@ -158,7 +175,8 @@ def test_a_config_of_something_else_changes_nothing(folder, network):
     write(folder, {"learning_rate": 0.1, "epochs": 3})
     found = under_audit(NAME, weights=folder, preprocessing={"size": 32})
     same_answers(found, network)
-    assert found.preprocessing.source.startswith("defaults (ImageNet's mean and deviation); your weights may need")
+    assert found.preprocessing.source == "crop, interpolation, mean, std as usual for ImageNet; given: size"
+    assert found.preprocessing.assumed
 
 
 def wrapped(kind, state):
@@ -246,7 +264,7 @@ def test_torchvisions_models_are_named_as_there(tmp_path, name, architecture):
     assert found.described["model"] == f"torchvision/{architecture}"
     assert found.described["weights"] == "w.pth, its entry 'model'"
     assert found.preprocessing.mean == models.networks.IMAGENET_MEAN
-    assert "ImageNet's mean and deviation" in found.preprocessing.source
+    assert "mean, std as usual for ImageNet" in found.preprocessing.source
 
 
 @pytest.fixture

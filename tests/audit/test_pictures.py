@@ -53,7 +53,9 @@ def test_the_models_own_configuration_gives_way_to_what_is_asked():
     own = {"input_size": (3, 96, 96), "mean": (0.5, 0.5, 0.5), "crop_pct": 0.9, "interpolation": "bilinear"}
     found = Preprocessing.of(own, size=None, crop=1.0)
     assert (found.size, found.mean, found.crop, found.interpolation) == (96, (0.5, 0.5, 0.5), 1.0, "bilinear")
-    assert found.source == "timm's own for this architecture; given: crop"
+    assert found.source == (
+        "interpolation, mean, size by timm's own values for this architecture; std as usual for ImageNet; given: crop"
+    )
     assert Preprocessing.of({}).size == 224
     assert Preprocessing.of({"crop_mode": "squash"}).source.endswith("not crop_mode 'squash', the middle is cut out")
 

@@ -1,6 +1,7 @@
 """Whole audits: the planted spot is found, its honest twin is quiet, page and JSON agree."""
 
 import csv
+import html
 import html.parser
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import resources
 
 import numpy as np
@@ -20,8 +22,9 @@ from torch import nn
 
 from biaslib import audit, cli
 from biaslib.audit import report
+from biaslib.audit.inputs import Binary
 from biaslib.errors import BiaslibError
-from tests.audit.subjects import PLAIN, Plain, biased, both, draw, honest
+from tests.audit.subjects import PLAIN, Plain, Spots, biased, both, draw, honest
 
 # fewer permutations than in a real audit
 QUICK = {"permutations": 19}
@@ -197,6 +200,59 @@ def test_a_model_worse_than_the_majority_is_said_to_be():
     assert good.warnings == ()
 
 
+def test_pictures_prepared_by_a_guess_are_said_to_be_before_anything_else(spots, tmp_path, monkeypatch, capsys):
+    torch.manual_seed(0)
+    torch.save(timm.create_model("resnet10t", num_classes=2).state_dict(), tmp_path / "own.pth")
+    asked = ["--model", "resnet10t", "--weights", tmp_path / "own.pth", "--data", spots / "images", "--size", 32]
+    asked += ["--labels", spots / "labels.csv", "--target", "green", "--group", "red", "--permutations", 19]
+    colours = ["--mean", 0.5, 0.5, 0.5, "--std", 0.5, 0.5, 0.5]
+    sentence = (
+        "Pictures were prepared with mean 0.485 0.456 0.406, std 0.229 0.224 0.225, size 32 and crop 0.875 (crop, "
+        "interpolation, mean, std by timm's defaults for this architecture), because nothing else was given. If the "
+        "share of right answers in the report is not the one that you know, give --mean, --std, --size and --crop."
+    )
+    for given, warned in (([], True), (colours, False)):
+        out = tmp_path / f"out-{warned}"
+        monkeypatch.setattr(sys, "argv", ["biaslib", "audit", *map(str, [*asked, *given, "--out", out])])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 0
+        page = html.unescape((out / "report.html").read_text())
+        assert (f"warning: {sentence}" in capsys.readouterr().err) == warned
+        assert (json.loads((out / "audit.json").read_text())["warnings"][:1] == [sentence]) == warned
+        assert (sentence in page[page.index("<h1>") : page.index('class="headline"')]) == warned
+
+
+def test_the_page_begins_with_plain_shares_and_says_which_way_a_gap_is_signed(spots):
+    found = audited(spots, biased())
+    page, rows = audit.page(found), found.tables["gaps"].set_index("among")
+    shares = [f"{of}: {rows['right_in'][of]:.1%} for red, {rows['right_out'][of]:.1%} for not red" for of in rows.index]
+    assert page.index('class="headline"') < page.index("; ".join(shares)) < page.index("What was found")
+    assert page.index("are signed: red minus not red.") < page.index('id="outcomes"')
+    assert "Each gap is signed: red minus not red." in report.cards(found)["model_card.md"]
+    many_groups = [Binary(f"g{at}", ("0", "1"), (f"not g{at}", f"g{at}")) for at in range(5)]
+    wide = audit.page(replace(found, groups=tuple(many_groups)))
+    assert "are signed: each group minus all others." in wide
+    assert "; ".join(shares) not in wide
+
+
+def test_maps_of_few_places_are_said_to_be(spots):
+    def coarse(model, **given):
+        said = audited(spots, model, masks=None, unwanted=(), images=False, **given).warnings
+        return [warning for warning in said if warning.startswith("The maps have")]
+
+    class Coarse(Spots):
+        def forward_features(self, x):
+            return nn.functional.avg_pool2d(super().forward_features(x), 4)
+
+    assert coarse(Coarse(0.0, 1000.0)) == [
+        "The maps have 2 x 2 places only, too few to tell which part of a picture counts: give a larger --size, or for "
+        "Grad-CAM an earlier layer with --layer."
+    ]
+    assert coarse(Coarse(0.0, 1000.0), attribution="none") == []
+    assert coarse(honest()) == []
+
+
 def test_scores_with_a_threshold_are_audited_as_their_answers(tmp_path):
     rng = np.random.default_rng(1)
     columns = {"cat": rng.integers(0, 2, 200), "old": rng.integers(0, 2, 200)}
@@ -212,6 +268,11 @@ def test_scores_with_a_threshold_are_audited_as_their_answers(tmp_path):
     page = audit.page(cut)
     assert ["area under the ROC curve" in one for one in (page, audit.page(answered))] == [True, False]
     assert "Calibration, score by score" in page
+    assert "Calibration error is the mean distance" in page
+    # logits are no probabilities: there is no such column, and nothing that explains it
+    logits = from_labels(columns | {"said": 10 * scores - 5}, threshold=0.0)
+    assert logits.tables["scores"]["calibration error"].isna().all()
+    assert "alibration" not in audit.page(logits)
     with pytest.raises(BiaslibError, match="or give the threshold"):
         from_labels(columns | {"said": scores})
     with pytest.raises(BiaslibError, match="threshold must be a finite number, not nan"):
@@ -340,12 +401,18 @@ def test_the_page_says_what_the_outcomes_mean_and_which_intervals_are_corrected(
     assert 'id="outcomes"' in first
     assert "What cannot be told is no acquittal" in first
     assert "larger than the margin of 10 points" in first
-    assert "intervals of the gaps in this section are corrected" in first
+    assert "intervals in the figure above and the table below are corrected" in first
+    # a finding has the gap's own interval, which is not
+    own = found.tables["gaps"].set_index("among").loc["cat", "gap"]
+    assert f"[{-100 * own.high:.1f}, {-100 * own.low:.1f}]" in first[: first.index('id="outcomes"')]
+    assert "The other intervals of this report, those in the findings above too, are not corrected" in first
+    quiet = audit.page(from_labels({name: values[:40] for name, values in columns.items()}, threshold=0.5))
+    assert "The other intervals of this report are not corrected" in quiet
     assert "needed for 10 points" in first
     assert "one wrong answer more in every 10 images" in page
     plain = audit.page(from_labels(columns, threshold=0.5, corrected=False))
     assert "No interval of this report is corrected" in plain
-    assert "in this section are corrected" not in plain
+    assert "below are corrected" not in plain
     assert "1 point " in audit.page(from_labels(columns, threshold=0.5, margin=0.01))
 
 
