@@ -91,7 +91,9 @@ def _effect(answer: _Answer, rng: np.random.Generator) -> _Steps:
     effect = model(table.assign(background=1)) - model(table.assign(background=0))
     land, water = model(table).groupby(table["background"]).mean()
     wrong = {"other_birds": water - land, "reversed": -effect.mean(), "absolute": effect.abs().mean()}
-    yield from _equal(answer(model, table), effect.mean(), **wrong)
+    given = table.copy()
+    yield from _equal(answer(model, given), effect.mean(), **wrong)
+    yield given.equals(table), "table_changed", {}
 
 
 def _gap(answer: _Answer, rng: np.random.Generator) -> _Steps:
@@ -110,9 +112,10 @@ def _gap(answer: _Answer, rng: np.random.Generator) -> _Steps:
 
 def _cancel(answer: _Answer, rng: np.random.Generator) -> _Steps:
     table = _birds(rng, 1000, 0.0)
-    water, land = (answer(table.assign(background=place)) for place in (1, 0))
+    water, again, land = (answer(table.assign(background=place)) for place in (1, 1, 0))
     for answers in (water, land):
         yield from _probabilities(answers, 1000)
+    yield np.array_equal(water, again), "by_chance", {}
     changed, mean = np.mean((water > 0.5) != (land > 0.5)), np.mean(water - land)
     yield changed > 0.45, "unmoved", {"changed": changed}
     yield abs(mean) < 0.1, "one_way", {"mean": mean}
