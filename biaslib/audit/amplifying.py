@@ -29,11 +29,12 @@ def directions(answered: LabelledImages, group: Binary) -> list[Kind]:
 def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> pd.DataFrame:
     """That of each group in each direction, beside the answers permuted among images of equal labels.
 
-    How often the model says it, and it is labelled so, in the group and outside it; the mean absolute change (size),
-    with its bootstrap interval over images, and its mean over the permutations; p, the share of permutations, the
-    answers counted as one of them, at least as far from the permutations' mean; and the signed change, above 0 for
-    amplification, NaN where chance may tie target and group: nothing to amplify. With clusters nothing is permuted or
-    drawn, as neither would say what chance does, and what comes of it is NaN.
+    How often the model says it, and it is labelled so, in the group and outside it. The shift is the first's change
+    less the second's, so that mistakes of all groups alike are none; where both shares are of one whole, it is the
+    first's. It has a bootstrap interval over images, and its mean over the permutations. p is the share of
+    permutations, the answers counted as one of them, at least as far from that mean. Signed is the mean of the two
+    changes, above 0 for amplification, NaN where chance may tie target and group: nothing to amplify. With clusters
+    nothing is permuted or drawn, as neither would say what chance does, and what comes of it is NaN.
     """
     permutations = permutations if answered.clusters is None else 0
     images, rng = _Images.of(answered, answered.labels, answered.predicted), np.random.default_rng(seed)
@@ -53,18 +54,18 @@ def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> 
     for at, group in enumerate(answered.groups):
         tie = correlation(known[[answered.target.name, group.name]], clusters, seed)
         for kind, name in enumerate(directions(answered, group)):
-            size, signed = (
+            shift, signed = (
                 Interval(float(changes[at, kind, part]), *percentile_ends(of_draws[:, at, kind, part]), n)
                 for part in (0, 1)
             )
             by_chance, rate = chance[:, at, kind], rates[at, kind, ::-1, ::-1].T.ravel()
-            # on both sides: errors that lean on the other label may change an association less than those that do not
-            far = np.abs(by_chance - by_chance.mean()) >= np.abs(size.estimate - by_chance.mean()) - 1e-12
+            # on both sides of what as many errors do to labels that are tied: they bring the groups closer together
+            far = np.abs(by_chance - by_chance.mean()) >= np.abs(shift.estimate - by_chance.mean()) - 1e-12
             p = (1 + far.sum()) / (1 + permutations) if permutations else np.nan
             shown = signed if tie.low > 0 or tie.high < 0 else np.nan
-            rows.append((group.name, _KINDS[name], *rate.tolist(), size, by_chance.mean(), p, shown))
+            rows.append((group.name, _KINDS[name], *rate.tolist(), shift, by_chance.mean(), p, shown))
     columns = ["group", "direction", "said_in", "labelled_in", "said_out", "labelled_out"]
-    return pd.DataFrame(rows, columns=[*columns, "size", "unrelated errors", "p", "signed"])
+    return pd.DataFrame(rows, columns=[*columns, "shift", "unrelated errors", "p", "signed"])
 
 
 @dataclass(frozen=True)
@@ -103,17 +104,20 @@ class _Images:
 def _measured(counts: np.ndarray, train: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Of counts (groups, 5, 2), as `bias_amplification` has them for one attribute, beside training's or their own.
 
-    (groups, kinds, 2, 2) the rates before and after, outside each group and in it; (groups, kinds, 2) the mean absolute
-    and the mean signed change, NaN without images that are labelled yes, in the group or outside it.
+    (groups, kinds, 2, 2) the rates before and after, outside each group and in it; (groups, kinds, 2) the change in the
+    group beside that outside it, and the mean signed change; NaN without images that are labelled yes, in the group or
+    outside it.
     """
     trained, rates, means = counts if train is None else train, [], []
     for column, kind in enumerate(_KINDS, start=2):
         rule = Rule(kind, "test", "1/G", np.stack([trained[:, 0].T, counts[:, 0].T]))
         sides = trained[:, 1].T, counts[:, 1].T, counts[:, column].T
-        change, positive = rule.changes(*sides)
-        sizes = np.nan_to_num([np.abs(change), np.where(positive | (kind == "undirected"), change, -change)])
-        means.append(sizes.sum(axis=1) if kind == "undirected" else sizes.mean(axis=1))
         rates.append(rule.rates(*sides))
+        outside, inside = np.nan_to_num(np.subtract(*rates[-1][::-1]))
+        change, positive = rule.changes(*sides)
+        signed = np.nan_to_num(np.where(positive | (kind == "undirected"), change, -change))
+        apart = inside - outside if kind == "group_to_attribute" else inside
+        means.append((apart, signed.sum(axis=0) if kind == "undirected" else signed.mean(axis=0)))
     there = (counts[:, 0].min(axis=1) > 0) & (counts[:, 1].max(axis=1) > 0)
     changes = np.where(there[:, None, None], np.moveaxis(np.array(means), 2, 0), np.nan)
     return np.moveaxis(np.array(rates), 3, 0), changes

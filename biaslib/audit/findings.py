@@ -57,8 +57,8 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
     """A sentence for everything that differs by more than chance in the direction that harms.
 
     A change of a gap from another model's is told in either direction. An amplification is a finding where the answers
-    are further off than as many mistakes that ignore the group; an unwanted region where it holds more of the map than
-    of the image, a wanted one less, any other region never.
+    are off, and further in that direction than as many mistakes that ignore the group; an unwanted region where it
+    holds more of the map than of the image, a wanted one less, any other region never.
     """
     words = {group.name: group.words for group in groups}
 
@@ -75,9 +75,9 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
         kind = "larger gap" if abs(row["gap"].estimate) > abs(row["gap_other"].estimate) else "smaller gap"
         yield found(kind, row["group"], "against", row, points=_points(row["change"]), here=here, there=there)
     for row in _significant(tables, "amplification"):
-        size, by_chance = row["size"].estimate, row["unrelated errors"]
-        if size > by_chance:
-            points, chance = f"{100 * size:.1f}", f"{100 * by_chance:.1f}"
+        shift, by_chance = row["shift"].estimate, row["unrelated errors"]
+        if shift * (shift - by_chance) > 0:
+            points, chance = f"{100 * shift:+.1f}", f"{100 * by_chance:+.1f}"
             yield found("amplification", row["group"], row["direction"], row, points=points, chance=chance)
     for row in _significant(tables, "regions"):
         more, sign = ("more than", 1) if row["role"] == "unwanted" else ("less than", -1)

@@ -19,7 +19,7 @@ from biaslib.errors import BiaslibError, refused
 from biaslib.statistics import Interval
 
 PAGE, VALUES, ANSWERS, CARDS = "report.html", "audit.json", "answers.csv", ("model_card.md", "annex.md")
-VERSION = "2.0"  # of `audit.json`, which `schema.json` describes; it says how this number rises
+VERSION = "3.0"  # of `audit.json`, which `schema.json` describes; it says how this number rises
 _MOST_PERMUTATIONS = 1_000_000  # hours, for a p that no family of tests asks for
 
 

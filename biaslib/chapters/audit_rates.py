@@ -1,8 +1,8 @@
 """How often a report of an audit is wrong: models of the dial are audited by somebody who is told nothing of them.
 
 Each model gets pictures of its own, in which target, cue and all else are independent. What its reports say is held
-against what is true of it: the exact effect of the cue, and gaps in accuracy among many more pictures. The unit is the
-model: none is audited on a second set of pictures.
+against what is true of it: the exact effect of the cue, and what the same tests say of many more pictures. The unit is
+the model.
 """
 
 import functools
@@ -17,6 +17,7 @@ import scipy.stats
 from PIL import Image
 
 from biaslib import audit, recipes, training
+from biaslib.audit.findings import ALPHA
 from biaslib.dial.measuring import probability
 from biaslib.dial.trials import Trial
 from biaslib.errors import check_known
@@ -28,6 +29,12 @@ _OTHER: Final = {"birds": "facing", "digits": "top_right", "pets": "facing", "fa
 _SEED: Final = 5_000_000  # of the audited pictures; those that truth is counted on have the one before
 _PAIRS: Final = 1000  # pictures that are drawn with the cue and without it
 _CLEAR: Final = 0.03  # a true gap decides about an outcome where it is further from the margin
+# of what is tested: by which columns tests are told apart, and what the sign of is found
+_TESTS: Final = {
+    "gaps": (["group", "among"], "gap"),
+    "amplification": (["group", "direction"], "shift"),
+    "regions": (["region"], "excess"),
+}
 # of the size of the true effect of a cue, with the ends that no longer belong to them
 BANDS: Final = {"less": 0.03, "about 0.05": 0.075, "about 0.1": 0.15, "about 0.2": 0.3, "more": 1.01}
 
@@ -37,7 +44,8 @@ def measured(trials: Sequence[Trial], *, checked: int) -> pd.DataFrame:
 
     A row a model and `report`, "maps" or "answers alone": `world`, `strength`, `seed`, `images` (audited), `effect` of
     the cue and the `band` of its size; `accused`, what is found, in words ("" for nothing), and whether it is `by_map`
-    alone; whether a gap or an amplification of the cue is `found`; of the gaps how many truth decides about
+    alone; of its corrected tests below 0.05 how many are `false`: many more pictures do not say so, at 0.05 alone and
+    with the same sign; whether a gap or an amplification of the cue is `found`; of the gaps how many truth decides about
     (`decided`), how many of these are shown or excluded (`told`), and how many of those rightly (`right`); of discovery
     how many `slices` stand out, whether the cue is named for one of them (`named`), and whether any stands out where
     errors have nothing to do with the pictures (`by_chance`).
@@ -53,18 +61,20 @@ def measured(trials: Sequence[Trial], *, checked: int) -> pd.DataFrame:
 def error_rates(models: pd.DataFrame) -> pd.DataFrame:
     """The table that travels with `biaslib.audit` (`error_rates.csv`), from a table of `measured`.
 
-    A row a report and world, all worlds first: `images`; of how many unbiased models anything is found (`accused`), the
-    ends of their share's 95 % interval, and how many `by map alone`; for each of `BANDS` but the first of how many
-    biased models with such an effect it is found; `outcomes right` of those told, `outcomes told` of those that truth
+    A row a report and world, all worlds first: `images`; in how many reports, of all models, any test was false
+    (`false alarms`), with the ends of their share's 95 % interval; of how many unbiased models anything is found
+    (`accused`), and how many `by map alone`; for each of `BANDS` but the first of how many biased models with such an
+    effect it is found; `outcomes right` of those told, `outcomes told` of those that truth
     decides about; `slices by chance`, of all models; `slices of the cue`, of biased ones, and of unbiased ones.
     """
     rows, every = [], pd.concat([models.assign(world="all worlds"), models])
     for (report, world), of in every.groupby(["report", "world"], sort=False):
         unbiased, biased = of[of["strength"] == 0], of[of["strength"] > 0]
-        accused = int((unbiased["accused"] != "").sum())
-        ends = scipy.stats.binomtest(accused, len(unbiased)).proportion_ci()  # Clopper and Pearson's: never too narrow
+        false = int((of["false"] > 0).sum())
+        ends = scipy.stats.binomtest(false, len(of)).proportion_ci()  # Clopper and Pearson's: never too narrow
         row = {"report": report, "world": world, "images": int(of["images"].max())}
-        row |= {"accused": f"{accused} of {len(unbiased)}", "low": round(ends.low, 3), "high": round(ends.high, 3)}
+        row |= {"false alarms": f"{false} of {len(of)}", "low": round(ends.low, 3), "high": round(ends.high, 3)}
+        row["accused"] = f"{(unbiased['accused'] != '').sum()} of {len(unbiased)}"
         row["by map alone"] = int(unbiased["by_map"].sum())
         for band in [*BANDS][1:]:
             within = biased.loc[biased["band"] == band, "found"]
@@ -82,18 +92,17 @@ def error_rates(models: pd.DataFrame) -> pd.DataFrame:
 def reports(trial: Trial, checked: int) -> list[dict[str, Any]]:
     """What `measured` asks of the store: the rows of one model."""
     model, known = recipes.load(trial.recipe), functools.partial(_known, trial.world, trial.size)
-    pairs = [probability(trial.world, training.predict(model, known(_PAIRS, there)[1])) for there in (0, 1)]
-    labels, images = known(checked, None)
-    answers = probability(trial.world, training.predict(model, images)) > 0.5
-    labels = labels.assign(file=range(checked), answer=answers.astype(int))
+    pairs = [probability(trial.world, training.predict(model, known(_PAIRS, there)[1].images)) for there in (0, 1)]
+    labels, many = known(checked, None)
+    labels = labels.assign(file=[f"{row:05d}.png" for row in range(checked)])
     drawn = trial.tested(0.0, _SEED + 1000 * trial.seed + round(100 * trial.strength))
     told = _labels(trial, drawn.table()).assign(file=[f"{row:04d}.png" for row in range(trial.test_images)])
     asked = {"target": "target", "groups": ["cue", "other"]}
-    truth = audit.run(labels=labels, predictions="answer", permutations=1, **asked).tables["gaps"]["gap"]
-    true_gaps = np.array([gap.estimate for gap in truth])
     with tempfile.TemporaryDirectory() as folder:
-        seen = asked | _written(trial, drawn.with_masks(), list(told["file"]), Path(folder))
-        seen |= {"model": model, "discover": True, "images": False}
+        seen = asked | {"model": model, "images": False}
+        more = seen | _written(trial, many, list(labels["file"]), Path(folder) / "more")
+        truth = audit.run(labels=labels, permutations=199, corrected=False, **more)
+        seen |= _written(trial, drawn.with_masks(), list(told["file"]), Path(folder)) | {"discover": True}
         maps = audit.run(labels=told, **seen)
         answer = maps.answers["answer about target"].to_numpy()
         # which answers are wrong is drawn anew among pictures with the same answer: then there is no slice to find
@@ -105,18 +114,28 @@ def reports(trial: Trial, checked: int) -> list[dict[str, Any]]:
     row |= {"effect": round(float((pairs[1] - pairs[0]).mean()), 4), "slices": len(maps.slices)}
     row |= {"named": any("cue 1:" in line for line in maps.discovered), "by_chance": len(chance.slices) > 0}
     both = {"maps": maps, "answers alone": alone}
-    return [{"report": kind, **row, **_judged(report, true_gaps)} for kind, report in both.items()]
+    return [{"report": kind, **row, **_judged(report, truth)} for kind, report in both.items()]
 
 
-def _judged(report: audit.Audit, true_gaps: np.ndarray) -> dict[str, Any]:
-    outcomes, sizes = report.tables["visible"]["outcome"], np.abs(true_gaps)
+def _judged(report: audit.Audit, truth: audit.Audit) -> dict[str, Any]:
+    sizes = np.abs([gap.estimate for gap in truth.tables["gaps"]["gap"]])
+    outcomes = report.tables["visible"]["outcome"]
     decided = np.abs(sizes - report.margin) > _CLEAR
     told = decided & (outcomes != "cannot be told")
     right = told & ((outcomes == "shown") == (sizes > report.margin))
     accused = sorted({f"{finding.kind} of {finding.of}" for finding in report.findings})
     found = {"accused": "; ".join(accused), "found": bool({"gap of cue", "amplification of cue"} & {*accused})}
     found["by_map"] = len(accused) > 0 and all(words.startswith("region") for words in accused)
+    tests = [(report.tables[name], truth.tables[name], *of) for name, of in _TESTS.items() if name in report.tables]
+    found["false"] = sum(_false(*of_table) for of_table in tests)
     return found | {"decided": int(decided.sum()), "told": int(told.sum()), "right": int(right.sum())}
+
+
+def _false(tested: pd.DataFrame, truth: pd.DataFrame, told_apart: list[str], of: str) -> int:
+    """How many tests find what is not so."""
+    both = tested[tested["p corrected"] <= ALPHA].merge(truth, on=told_apart, suffixes=("", " in truth"))
+    signs = [both[name].map(lambda size: np.sign(size.estimate)) for name in (of, f"{of} in truth")]
+    return int(((signs[0] != signs[1]) | ~(both["p in truth"] <= ALPHA)).sum())
 
 
 def _labels(trial: Trial, table: pd.DataFrame) -> pd.DataFrame:
@@ -145,9 +164,13 @@ def _written(trial: Trial, samples: Samples, names: Sequence[str], folder: Path)
 
 
 @functools.lru_cache(maxsize=3)
-def _known(world: str, size: int, n: int, there: int | None) -> tuple[pd.DataFrame, np.ndarray]:
-    """Labels and pictures that all models of a world are asked about: as drawn, or all with the cue or without it."""
+def _known(world: str, size: int, n: int, there: int | None) -> tuple[pd.DataFrame, Samples]:
+    """Labels and pictures that all models of a world are asked about: as drawn, or all with the cue or without it.
+
+    Those that are as drawn have masks.
+    """
     shared = Trial(world=world, strength=0.0, size=size, test_images=n, explained=1)
     table = shared.tested(0.0, _SEED - 1).table()
     table = table if there is None else shared.edited(table, there)
-    return _labels(shared, table), shared.drawn_by.render(table, size=shared.data.size, regions=()).images
+    regions = None if there is None else ()
+    return _labels(shared, table), shared.drawn_by.render(table, size=shared.data.size, regions=regions)

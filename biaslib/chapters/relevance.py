@@ -147,7 +147,12 @@ def _between_fruits(cells: _Cells, seed: int) -> list[dict[str, Any]]:
         fruits = [[cells[key] for key in cells if (*key[:2], *key[3:]) == each] for each in wanted]
         rng, spreads = np.random.default_rng(seed), []
         for draw in range(301):
-            means = [[mean(values[np.ix_(*_drawn(values.shape, draw, rng))]) for values in each] for each in fruits]
+            # the same models see all fruits, each its own images
+            models = _drawn([len(values[0]) for values in fruits], draw, rng)
+            means = [
+                [mean(values[np.ix_(rows, *_drawn(values.shape[1:], draw, rng))]) for values in each]
+                for rows, each in zip(models, fruits, strict=True)
+            ]
             spreads.append(np.subtract(*np.std(means, axis=1, ddof=1)))
         span = Interval(spreads[0], *percentile_ends(np.array(spreads[1:])), len(fruits))
         what = "spread between fruits, MobileNet less EfficientNet"

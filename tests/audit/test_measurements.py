@@ -310,10 +310,43 @@ def test_amplification_is_the_metrics_own():
     sides = [Labels(frame[["cat"]].to_numpy(), frame["ball"].to_numpy(int)) for frame in (train, labels, predicted)]
     assert rows["direction"].tolist() == list(amplifying._KINDS.values())
     for kind, row in zip(amplifying._KINDS, rows.itertuples(), strict=True):
-        assert row.size.estimate == pytest.approx(bias_amplification(*sides, kind=kind).mean)
         signed = bias_amplification(*sides, kind=kind, absolute=False).mean
         assert row.signed.estimate == pytest.approx(signed)
-        assert row.size.low <= row.size.estimate <= row.size.high
+        # cats and balls go together here, so that the signed mean of both changes is half of what sets them apart
+        halves = 2 if kind == "group_to_attribute" else 1
+        assert row.shift.estimate == pytest.approx(halves * signed)
+        assert row.shift.low <= row.shift.estimate <= row.shift.high
+
+
+@pytest.mark.parametrize(("n_in", "n_out"), [(900, 100), (500, 500), (100, 900)])
+def test_mistakes_that_all_go_one_way_are_found_by_whom_they_hit_whatever_the_groups_sizes(n_in, n_out):
+    """A mean of sizes would weigh both groups alike, chance weighs them by their images, and the sign would turn."""
+    ball = np.repeat([True, False], [n_in, n_out])
+    cat = np.tile([True, False], 500)
+    missed = cat & (np.arange(1000) % 20 < np.where(ball, 8, 2))  # .4 of the cats with a ball, .1 of those without one
+    rows = []
+    for wrong in (missed, cat & (np.arange(1000) % 20 < 4)):
+        labels = pd.DataFrame({"cat": cat, "ball": ball})
+        rows.append(
+            amplifying.amplification(answered(labels, labels[["cat"]] ^ wrong[:, None]), permutations=99, seed=0)
+        )
+    harmful, alike = (table.iloc[0] for table in rows)
+    assert harmful["shift"].estimate == pytest.approx(-0.15)
+    assert abs(harmful["unrelated errors"]) < 0.02
+    assert harmful["p"] == 0.01
+    assert alike["shift"].estimate == pytest.approx(0, abs=1e-12)
+    assert alike["p"] > 0.5
+
+
+def apart(train, test, said, kind):
+    """The change of the share in the group, less that outside it where these are shares of different images."""
+    target, own = ((of.attributes[:, 0], of.groups == 1) for of in (test, said))
+    (truth, group), (answer, of_group) = target, own
+    if kind == "group_to_attribute":
+        return np.subtract(*(answer[side].mean() - truth[side].mean() for side in (group, ~group)))
+    if kind == "attribute_to_group":
+        return of_group[truth].mean() - group[truth].mean()
+    return of_group[answer].mean() - (train.groups == 1)[train.attributes[:, 0]].mean()
 
 
 @pytest.mark.parametrize("with_train", [False, True])
@@ -336,15 +369,15 @@ def test_permuted_and_redrawn_amplification_is_that_of_permuted_and_redrawn_labe
         rng, chance, redrawn = np.random.default_rng(5), [], []
         for _ in range(30):
             errors = permutation_baseline(test, answers, rng=rng)
-            chance.append(bias_amplification(*(rest or [test]), test, errors, kind=kind).mean)
+            chance.append(apart(*(rest or [test]), test, errors, kind))
         for _ in range(30):
             index = rng.integers(60, size=60)
             again, said_again = test.take(index), answers.take(index)
-            redrawn.append(bias_amplification(*(rest or [again]), again, said_again, kind=kind).mean)
+            redrawn.append(apart(*(rest or [again]), again, said_again, kind))
         assert row["unrelated errors"] == pytest.approx(np.mean(chance), abs=1e-15)
-        far = np.abs(np.array(chance) - np.mean(chance)) >= abs(row["size"].estimate - np.mean(chance)) - 1e-12
+        far = np.abs(np.array(chance) - np.mean(chance)) >= abs(row["shift"].estimate - np.mean(chance)) - 1e-12
         assert row["p"] == (1 + far.sum()) / 31
-        assert [row["size"].low, row["size"].high] == pytest.approx(np.quantile(redrawn, [0.025, 0.975]))
+        assert [row["shift"].low, row["shift"].high] == pytest.approx(np.quantile(redrawn, [0.025, 0.975]))
 
 
 def test_signed_amplification_needs_a_tie_and_the_other_ways_predictions_of_the_group():
@@ -527,9 +560,9 @@ def test_amplification_of_images_in_clusters_is_described_and_not_tested(monkeyp
         amplifying.amplification(answered(labels, predicted, clusters=of), permutations=19, seed=0).iloc[0]
         for of in (None, patient)
     )
-    assert alone["size"].estimate == of_all["size"].estimate
+    assert alone["shift"].estimate == of_all["shift"].estimate
     assert np.isfinite(alone["p"])
-    assert np.isnan([of_all["p"], of_all["unrelated errors"], of_all["size"].low, of_all["size"].high]).all()
+    assert np.isnan([of_all["p"], of_all["unrelated errors"], of_all["shift"].low, of_all["shift"].high]).all()
     assert len(made) == 19  # nothing is permuted that no p comes of
 
 

@@ -336,8 +336,8 @@ def test_less_amplification_than_mistakes_alone_give_is_no_finding():
     old = np.array(([1] * 100 + [0] * 100) * 3)
     found = from_labels({"cat": cat, "old": old, "said": cat ^ wrong}, permutations=99)
     row = found.tables["amplification"].iloc[0]
-    assert row["size"].estimate == pytest.approx(0, abs=1e-9)
-    assert row["unrelated errors"] > 0.1
+    assert row["shift"].estimate == pytest.approx(0, abs=1e-9)
+    assert row["unrelated errors"] < -0.1
     assert row["p corrected"] <= 0.05
     assert [finding for finding in found.findings if finding.kind == "amplification"] == []
 
@@ -667,11 +667,11 @@ def test_page_and_json_hold_the_same_numbers(spots, tmp_path):
     for row, value in zip(apart[1:], values["disparities"], strict=True):
         assert row[1:] == [value["disparity"], shown(value["difference"], 3), shown(value["ratio"], 3)]
     amplified = next(rows for caption, rows in tables.items() if caption.startswith("How often the model says it"))
-    assert amplified[0][:5] == ["group", "direction", "said (labelled), in group", "said (labelled), others", "apart"]
+    assert amplified[0][:5] == ["group", "direction", "said (labelled), in group", "said (labelled), others", "shift"]
     for row, value in zip(amplified[1:], values["amplification"], strict=True):
         assert row[2] == f"{shown(value['said_in'], 3)} ({shown(value['labelled_in'], 3)})"
         assert row[3] == f"{shown(value['said_out'], 3)} ({shown(value['labelled_out'], 3)})"
-        assert row[4:6] == [shown(value["size"], 3), shown(value["unrelated errors"], 3)]
+        assert row[4:6] == [shown(value["shift"], 3), shown(value["unrelated errors"], 3)]
     regions = next(rows for caption, rows in tables.items() if caption.startswith("How much of the target"))
     for row, value in zip(regions[1:], values["regions"], strict=True):
         assert row[1] == value["role"]
@@ -802,7 +802,7 @@ def test_as_many_permutations_as_the_corrected_test_needs(told):
     share = labels.groupby("red")["green"].mean()
     assert said.startswith(
         f"The model says green of 100.0% of the images marked red ({share[1]:.1%} are labelled so) and of 0.0% of "
-        f"those marked not red ({share[0]:.1%}): "
+        f"those marked not red ({share[0]:.1%}). "
     )
     few = audit.run(**(given | {"permutations": 19}))
     assert few.numbers["tests"] == 20

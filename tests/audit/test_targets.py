@@ -159,7 +159,7 @@ def test_the_files_hold_every_target(found, schema, tmp_path):
     values = json.loads((tmp_path / "out" / "audit.json").read_text())
     schema.validate(values)
     schema.validate(values["further"][0])
-    assert values["version"] == "2.0"
+    assert values["version"] == "3.0"
     assert [values["target"]["column"], values["further"][0]["target"]["column"]] == ["cat", "tall"]
     assert values["further"][0]["tables"] == found.further[0].to_json()["tables"]
     answers = pd.read_csv(tmp_path / "out" / "answers.csv")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
 from biaslib import audit, metrics, recipes, store, training, worlds
 from biaslib.audit.records import Finding
@@ -18,6 +19,7 @@ from biaslib.chapters import audit_rates
 from biaslib.dial.measuring import probability
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError
+from biaslib.statistics import Interval
 
 SHIPPED = resources.files("biaslib.audit").joinpath("error_rates.csv")
 TINY = {"strength": 1.0, "images": 64, "epochs": 1, "size": 32, "test_images": 60, "explained": 1}
@@ -27,15 +29,15 @@ CHECKED = 48
 def models():
     """Three unbiased and three biased models of two worlds, a row each of a report with maps."""
     rows = [
-        # world, strength, effect's band, accused, by map alone, found, decided, told, right, cue named, by chance
-        ("birds", 0.0, "less", "", False, False, 4, 2, 2, False, False),
-        ("birds", 0.0, "less", "region of cue", True, False, 4, 1, 1, True, False),
-        ("pets", 0.0, "less", "gap of other; region of cue", False, False, 3, 0, 0, False, True),
-        ("birds", 0.6, "about 0.1", "gap of cue", False, True, 4, 2, 1, True, False),
-        ("pets", 0.6, "about 0.1", "", False, False, 2, 0, 0, False, False),
-        ("pets", 0.8, "more", "amplification of cue", False, True, 4, 3, 3, True, False),
+        # world, strength, effect's band, accused, by map alone, found, false, decided, told, right, cue named, by chance
+        ("birds", 0.0, "less", "", False, False, 0, 4, 2, 2, False, False),
+        ("birds", 0.0, "less", "region of cue", True, False, 1, 4, 1, 1, True, False),
+        ("pets", 0.0, "less", "gap of other; region of cue", False, False, 2, 3, 0, 0, False, True),
+        ("birds", 0.6, "about 0.1", "gap of cue", False, True, 0, 4, 2, 1, True, False),
+        ("pets", 0.6, "about 0.1", "", False, False, 0, 2, 0, 0, False, False),
+        ("pets", 0.8, "more", "amplification of cue", False, True, 1, 4, 3, 3, True, False),
     ]
-    names = ["world", "strength", "band", "accused", "by_map", "found"]
+    names = ["world", "strength", "band", "accused", "by_map", "found", "false"]
     names += ["decided", "told", "right", "named", "by_chance"]
     return pd.DataFrame(rows, columns=names).assign(report="maps", images=60)
 
@@ -46,9 +48,10 @@ def test_models_are_counted_by_what_is_true_of_them():
     every = table.loc["all worlds"]
     assert every["accused"] == "2 of 3"
     assert every["by map alone"] == 1
-    # Clopper and Pearson: the quantiles of Beta(2, 2) and Beta(3, 1), the second of which has the closed form q^(1/3)
-    assert every["low"] == pytest.approx(0.094, abs=5e-4)
-    assert every["high"] == pytest.approx(0.975 ** (1 / 3), abs=5e-4)
+    # of six models three had a test that was false; Clopper and Pearson's ends are quantiles of Beta(3, 4), Beta(4, 3)
+    assert every["false alarms"] == "3 of 6"
+    assert every["low"] == pytest.approx(scipy.stats.beta.ppf(0.025, 3, 4), abs=5e-4)
+    assert every["high"] == pytest.approx(scipy.stats.beta.ppf(0.975, 4, 3), abs=5e-4)
     assert [every[band] for band in ("about 0.05", "about 0.1", "about 0.2", "more")] == [
         "0 of 0", "1 of 2", "0 of 0", "1 of 1",
     ]  # fmt: skip
@@ -60,17 +63,52 @@ def test_models_are_counted_by_what_is_true_of_them():
 
 def test_the_order_of_models_and_other_reports_change_nothing():
     table = audit_rates.error_rates(models())
-    other = models().assign(report="answers alone", accused="", found=False)
+    other = models().assign(report="answers alone", accused="", found=False, false=0)
     both = audit_rates.error_rates(pd.concat([models(), other]))
     pd.testing.assert_frame_equal(both[both["report"] == "maps"].reset_index(drop=True), table)
     turned = audit_rates.error_rates(models()[::-1]).sort_values("world", ignore_index=True)
     pd.testing.assert_frame_equal(turned, table.sort_values("world", ignore_index=True))
 
 
+def point(value):
+    return Interval(value, np.nan, np.nan, 100)
+
+
+def tables_of(gaps=(), p=(), shift=0.0, p_shift=1.0, excess=0.0, p_excess=1.0):
+    """The tables of an audit, with p as corrected and not, of gaps among as many kinds of images."""
+    places = {"group": "cue", "among": [str(place) for place in range(len(gaps))]}
+    tables = {
+        "gaps": pd.DataFrame({**places, "gap": [*map(point, gaps)], "p": [*p]}),
+        "amplification": pd.DataFrame({"group": ["cue"], "direction": ["→"], "shift": [point(shift)], "p": [p_shift]}),
+        "regions": pd.DataFrame({"region": ["cue"], "excess": [point(excess)], "p": [p_excess]}),
+    }
+    return {name: table.assign(**{"p corrected": table["p"]}) for name, table in tables.items()}
+
+
 def judged(outcomes, true_gaps, *found):
     findings = [Finding(kind, of, "", 0.01) for kind, of in found]
-    tables = {"visible": pd.DataFrame({"outcome": outcomes})}
-    return audit_rates._judged(SimpleNamespace(tables=tables, margin=0.05, findings=findings), np.array(true_gaps))
+    of_report = tables_of() | {"visible": pd.DataFrame({"outcome": outcomes})}
+    truth = SimpleNamespace(tables=tables_of(true_gaps, np.ones(len(true_gaps))))
+    return audit_rates._judged(SimpleNamespace(tables=of_report, margin=0.05, findings=findings), truth)
+
+
+@pytest.mark.parametrize(
+    ("said", "true", "false"),
+    [
+        ({"gaps": [0.1, 0.0], "p": [0.04, 0.3]}, {"gaps": [0.03, 0.0], "p": [0.01, 0.8]}, 0),
+        ({"gaps": [0.1, 0.0], "p": [0.04, 0.3]}, {"gaps": [0.03, 0.0], "p": [0.2, 0.8]}, 1),  # not seen again
+        ({"gaps": [0.1, 0.0], "p": [0.04, 0.3]}, {"gaps": [-0.03, 0.0], "p": [0.01, 0.8]}, 1),  # the other way round
+        ({"gaps": [0.1, -0.2], "p": [0.04, 0.01]}, {"gaps": [0.0, 0.0], "p": [0.9, 0.9]}, 2),
+        ({"shift": 0.1, "p_shift": 0.01}, {"shift": 0.1, "p_shift": 0.01}, 0),
+        ({"shift": 0.1, "p_shift": 0.01}, {"shift": 0.1, "p_shift": np.nan}, 1),  # what was not tested says nothing
+        ({"excess": -0.1, "p_excess": 0.01}, {"excess": 0.1, "p_excess": 0.01}, 1),
+        ({"excess": -0.1, "p_excess": 0.06}, {"excess": 0.1, "p_excess": 0.01}, 0),  # nothing was said
+    ],
+)
+def test_a_test_is_false_where_many_more_pictures_do_not_say_so(said, true, false):
+    tables = tables_of(**said) | {"visible": pd.DataFrame({"outcome": ["cannot be told"] * len(true.get("gaps", ()))})}
+    report = SimpleNamespace(tables=tables, margin=0.05, findings=[])
+    assert audit_rates._judged(report, SimpleNamespace(tables=tables_of(**true)))["false"] == false
 
 
 def test_an_outcome_is_right_where_truth_is_on_its_side_of_the_margin():
@@ -113,10 +151,11 @@ def test_a_model_is_audited_without_a_word_of_what_it_is(world, monkeypatch):
     assert rows["report"].tolist() == ["maps", "answers alone"]
     (known, _, truth), (given, regions, maps), (chance, _, shuffled), (_, _, alone) = asked
     # what is true is counted on other pictures, in the order of the report's outcomes
-    other = known["labels"].query("target == 0").groupby("cue")[["answer", "target"]]
-    by_hand = other.apply(lambda of: (of["answer"] == of["target"]).mean())
+    other = truth.answers[truth.answers["target"].astype(int) == 0].groupby("cue")["right"]
+    by_hand = other.mean()
     assert len(known["labels"]) == CHECKED
-    assert truth.tables["gaps"]["gap"][1].estimate == pytest.approx(by_hand[1] - by_hand[0])
+    assert not known["corrected"]
+    assert truth.tables["gaps"]["gap"][1].estimate == pytest.approx(by_hand.iloc[1] - by_hand.iloc[0])
     order = [tables[["group", "among"]] for tables in (truth.tables["gaps"], maps.tables["visible"])]
     pd.testing.assert_frame_equal(*order)
     assert regions == (["object"] if world == "birds" else ["cue", "object"])
