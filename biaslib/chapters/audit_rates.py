@@ -45,10 +45,10 @@ def measured(trials: Sequence[Trial], *, checked: int) -> pd.DataFrame:
     A row a model and `report`, "maps" or "answers alone": `world`, `strength`, `seed`, `images` (audited), `effect` of
     the cue and the `band` of its size; `accused`, what is found, in words ("" for nothing), and whether it is `by_map`
     alone; of its corrected tests below 0.05 how many are `false`: many more pictures do not say so, at 0.05 alone and
-    with the same sign; whether a gap or an amplification of the cue is `found`; of the gaps how many truth decides about
-    (`decided`), how many of these are shown or excluded (`told`), and how many of those rightly (`right`); of discovery
-    how many `slices` stand out, whether the cue is named for one of them (`named`), and whether any stands out where
-    errors have nothing to do with the pictures (`by_chance`).
+    with the same sign; whether a gap or an amplification of the cue is `found`; of the gaps how many truth decides
+    about (`decided`), how many of these are shown or excluded (`told`), and how many of those rightly (`right`); of
+    discovery how many `slices` stand out, whether the cue is named for one of them (`named`), and whether any stands
+    out where errors have nothing to do with the pictures (`by_chance`).
     """
     for trial in trials:
         check_known("a world whose reports are rated", trial.world, _OTHER)

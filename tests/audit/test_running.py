@@ -102,7 +102,8 @@ def test_a_report_says_how_often_such_reports_were_wrong(spots):
     maps, plain = (audited(spots, honest(), corrected=corrected) for corrected in (True, False))
     page, first = audit.page(maps), maps.tables["error_rates"].iloc[0]
     sentence = (
-        f"reports like this one found something about {first['accused']} models whose training pictures had no bias, "
+        f"{first['false alarms']} reports like this one found something that many more pictures did not confirm: a "
+        f"false alarm. About {first['accused']} models whose training pictures had no bias they found something, "
         f"about {first['by map alone']} of them by their maps alone. Such a model, too, may err more in one group: a "
         f"finding is about its answers, and no proof of what it was trained on. Where a cue moved the answers by about "
         f"0.1, they found that in {first['about 0.1']} models. Of the outcomes that they told, "

@@ -29,7 +29,7 @@ CHECKED = 48
 def models():
     """Three unbiased and three biased models of two worlds, a row each of a report with maps."""
     rows = [
-        # world, strength, effect's band, accused, by map alone, found, false, decided, told, right, cue named, by chance
+        # world, strength, effect's band, accused, by map alone, found, false, decided, told, right, named, by chance
         ("birds", 0.0, "less", "", False, False, 0, 4, 2, 2, False, False),
         ("birds", 0.0, "less", "region of cue", True, False, 1, 4, 1, 1, True, False),
         ("pets", 0.0, "less", "gap of other; region of cue", False, False, 2, 3, 0, 0, False, True),
