@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
-from zennit.canonizers import NamedMergeBatchNorm
 from zennit.types import Activation, AvgPool, BatchNorm, Linear, MaxPool
 
 from biaslib.attribution._models import folded, logits_of, normalised_convolutions
@@ -30,7 +29,7 @@ def prepared(model: nn.Module, pixels: torch.Tensor, rule: str, eps: float) -> t
     if rule == "epsilon":
         _check_layers(copied)
         with torch.no_grad():
-            return copied, _merge_normalisations(copied, pixels)
+            return _merged(copied, pixels)
     for name, module in list(copied.named_modules(remove_duplicate=False)):
         if type(module).__name__ in ("ReLU", "ELU", "Sigmoid", "Tanh", "Softplus"):
             copied.set_submodule(name, _ToolboxActivation(module, eps))
@@ -60,23 +59,22 @@ def _backwards(logits: torch.Tensor, start: torch.Tensor, pixels: torch.Tensor, 
     return torch.stack(found, 1)
 
 
-def _merge_normalisations(model: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
-    """Merges every batch normalisation into the convolution before it, in place, as zennit does; the logits before."""
+def _merged(model: nn.Module, pixels: torch.Tensor) -> tuple[nn.Module, torch.Tensor]:
+    """A copy with every batch normalisation merged into the convolution before it; the logits."""
     pairs, logits = normalised_convolutions(model, pixels)
-    if folded(model, pixels, pairs, logits) is model:
+    merged = folded(model, pixels, pairs, logits)
+    if merged is model:
         raise BiaslibError(
             "With its batch normalisations merged away the model says something else, so that LRP would explain "
             f"another model: {_REMEDY}."
         )
-    NamedMergeBatchNorm([([convolution], name) for convolution, name in pairs]).apply(model)
-    merged = {name for _, name in pairs}
-    for name, module in model.named_modules():
-        if isinstance(module, BatchNorm) and name not in merged:
+    for name, module in merged.named_modules():
+        if isinstance(module, BatchNorm):
             raise BiaslibError(
                 f"The layer {name!r} ({type(module).__name__}) does not follow a convolution directly, so it cannot be "
                 f"merged away for LRP: {_REMEDY}."
             )
-    return logits
+    return merged, logits
 
 
 def _check_layers(model: nn.Module) -> None:
@@ -106,8 +104,7 @@ class _RelevanceMode(TorchFunctionMode):
 
     def __enter__(self) -> "_RelevanceMode":
         for module in self.model.modules():
-            # inside a layer, the layer's own rule holds; timm's normalisations hold their activation
-            if isinstance(module, BatchNorm) or next(module.children(), None) is None:
+            if next(module.children(), None) is None:  # a layer, whose own rule holds inside it
                 self.hooks.append(module.register_forward_pre_hook(self._enter_layer))
                 self.hooks.append(module.register_forward_hook(self._leave_layer))
         return super().__enter__()
@@ -129,7 +126,7 @@ class _RelevanceMode(TorchFunctionMode):
         self.entered.append(map_)
         if isinstance(layer, Linear | AvgPool):
             return _weighed(map_), *others
-        if not _hands_through(layer):
+        if not _is_activation(layer):
             return inputs
         # what is before it keeps its numbers for the way back
         return map_.detach().clone() if getattr(layer, "inplace", False) else map_.detach(), *others
@@ -141,7 +138,7 @@ class _RelevanceMode(TorchFunctionMode):
         if isinstance(layer, AvgPool):
             return _divided(output, self.stabiliser)
         # the relevance of the output is that of the input
-        return _Ruled.apply(output, lambda relevance: [relevance], map_) if _hands_through(layer) else output
+        return _Ruled.apply(output, lambda relevance: [relevance], map_) if _is_activation(layer) else output
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -171,10 +168,6 @@ class _RelevanceMode(TorchFunctionMode):
                 f"make it a layer (as nn.ReLU for relu), or {_REMEDY}."
             )
         return result
-
-
-def _hands_through(layer: nn.Module) -> bool:
-    return _is_activation(layer) or isinstance(layer, BatchNorm)  # a merged normalisation does nothing
 
 
 def _stable(values: torch.Tensor, eps: float | torch.Tensor) -> torch.Tensor:

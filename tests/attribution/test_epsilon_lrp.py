@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torchvision.models import resnet18
-from zennit.canonizers import AttributeCanonizer, NamedMergeBatchNorm, SequentialMergeBatchNorm
+from zennit.canonizers import AttributeCanonizer, MergeBatchNorm, NamedMergeBatchNorm, SequentialMergeBatchNorm
 from zennit.composites import LayerMapComposite, layer_map_base
 from zennit.layer import Sum
 from zennit.rules import Epsilon
@@ -57,6 +57,18 @@ def by_zennit(model: nn.Module, images: torch.Tensor, target: int, eps: float, c
         start = torch.zeros_like(logits)
         start[:, target] = logits[:, target].detach()
         return torch.autograd.grad(logits, images, start)[0].detach()
+
+
+@pytest.fixture(autouse=True)
+def merged_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its version 1, zennit leaves a merged normalisation its eps, so that it divides by sqrt(1 + eps) again."""
+    merge = MergeBatchNorm.merge_batch_norm
+
+    def whole(modules: Any, batch_norm: Any) -> None:
+        merge(modules, batch_norm)
+        batch_norm.eps = 0.0
+
+    monkeypatch.setattr(MergeBatchNorm, "merge_batch_norm", staticmethod(whole))
 
 
 def merged(model: nn.Module) -> NamedMergeBatchNorm:
