@@ -1,12 +1,14 @@
 """The `biaslib` command."""
 
 import os
+import re
 import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from biaslib.book import need_libraries
 from biaslib.book.course import commands
@@ -172,8 +174,23 @@ def _grow(
         print(f"the generator is at {face_generators.train_for_book(name)}")
 
 
+class _WithColours(TyperCommand):
+    """Takes --mean and --std with spaces or commas between their numbers."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list[str]()
+        # each option with what follows it
+        for said in re.split(r"\0(?=--)", "\0".join(args)) if args else []:
+            option, *values = re.split(r"[\0=,\s]+", said.rstrip(", "))
+            if (colour := option in ("--mean", "--std")) and len(values) != 3:
+                raise BiaslibError(f"{option} is three numbers, such as 0.5 0.5 0.5, not {' '.join(values)!r}.")
+            words += [option, *values] if colour else said.split("\0")
+        return super().parse_args(ctx, words)
+
+
 @app.command(
     "audit",
+    cls=_WithColours,
     epilog=_examples(
         "biaslib audit --model resnet18 --weights w.safetensors --data photos --labels labels.csv \\",
         "              --target smiling --group older --group glasses --out report",
@@ -211,6 +228,7 @@ def _audit(
     mean: Annotated[_Colour | None, _option("Of the colours: 0.5 0.5 0.5.", default="timm's, or ImageNet's")] = None,
     std: Annotated[_Colour | None, _option("Of the colours: 0.5 0.5 0.5.", default="timm's, or ImageNet's")] = None,
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
+    squash: Annotated[bool | None, _option("Resize pictures to the square, whatever their shape.", "--squash")] = None,
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
     margin: Annotated[float, _option("How large a gap in accuracy must be to matter.", default=True)] = 0.05,
     discover: Annotated[bool, _option("Look for images in which it errs more, too.", "--discover")] = False,

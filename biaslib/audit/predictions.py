@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,10 @@ def _ask_batch(
     outputs, maps = _outputs_and_maps(model, torch.from_numpy(pixels))
     finite = np.isfinite(outputs).all(axis=1)
     if not finite.all():
-        names = [path.name for path, could in zip(pictures, readable, strict=True) if could]
-        first = names[int(np.argmin(finite))]
+        first = list(compress(pictures, readable))[int(np.argmin(finite))].name
         raise refused("answers that are no numbers", wrong=int((~finite).sum()), n=len(finite), first=first)
     for region, paths in enumerate(outlines):
-        of_readable = [path for path, could in zip(paths, readable, strict=True) if could]
-        for row, path in enumerate(of_readable):
+        for row, path in enumerate(compress(paths, readable)):
             if path is not None:
                 regions[row, region] = _in_region(maps[row, 0], model.preprocessing.mask(path))
     return {"readable": readable, "outputs": outputs, "maps": maps, "regions": regions}
