@@ -62,10 +62,8 @@ def main() -> None:
     """Runs the command; a user's mistake becomes one sentence and exit code 2, a failed page exit code 1."""
     try:
         app()
-    except BiaslibError as error:
-        _stop(str(error), code=2)
-    except PageError as error:
-        _stop(str(error), code=1)
+    except (BiaslibError, PageError) as error:
+        _stop(str(error), code=1 if isinstance(error, PageError) else 2)
     except SystemExit as stopped:
         if stopped.code == _INTERRUPTED:
             print("biaslib: interrupted; what was finished is kept.", file=sys.stderr, flush=True)
@@ -144,9 +142,7 @@ def _run(
             webbrowser.open(page.as_uri())
 
 
-@app.command(
-    "grow", epilog=_examples("biaslib grow faces-0", "biaslib grow --source celeba-cropped --out mine.safetensors")
-)
+@app.command("grow", epilog=_examples("biaslib grow faces-0", "biaslib grow --source celeba --out mine.safetensors"))
 def _grow(
     name: Annotated[str, typer.Argument(help="Of one of the book's: faces-0.")] = "",
     source: Annotated[str | None, _option("Of another: generated, celeba or celeba-cropped.")] = None,
@@ -179,8 +175,7 @@ class _WithColours(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = list[str]()
-        # each option with what follows it
-        for said in re.split(r"\0(?=--)", "\0".join(args)) if args else []:
+        for said in re.split(r"\0(?=--)", "\0".join(args)) if args else []:  # an option with its values
             option, *values = re.split(r"[\0=,\s]+", said.rstrip(", "))
             if (colour := option in ("--mean", "--std")) and len(values) != 3:
                 raise BiaslibError(f"{option} is three numbers, such as 0.5 0.5 0.5, not {' '.join(values)!r}.")
@@ -275,8 +270,7 @@ def _store_ls() -> None:
     for entry in entries:
         cost = f"{tqdm.format_sizeof(entry.bytes, 'B'):>9} {entry.seconds:8.1f} s"
         print(f"{entry.kind}/{entry.key}  {entry.created}  {cost}  {entry.config[:60]}")
-    size = tqdm.format_sizeof(sum(entry.bytes for entry in entries), "B")
-    print(f"{len(entries)} entries, {size}, in {store.root()}")
+    print(f"{len(entries)} entries, {tqdm.format_sizeof(sum(each.bytes for each in entries), 'B')}, in {store.root()}")
 
 
 @_store_app.command("rm")
