@@ -1,10 +1,16 @@
-"""Audits: of many predictions with scores, and of pictures, beside the passes that their answers and maps need."""
+"""Audits: of many predictions with scores, and of pictures, beside the passes that their answers and maps need.
+
+`python -m benchmarks.audits 1000 5000` measures the pictures alone, with more of them than `make bench` has time for.
+"""
+
+import sys
+from pathlib import Path
 
 import torch
 
 from benchmarks import workloads
 from benchmarks.measure import peak_memory, seconds
-from benchmarks.report import Figure
+from benchmarks.report import Figure, publish
 from biaslib import models
 from biaslib.attribution import grad_cam
 
@@ -39,3 +45,8 @@ def of_pictures(few: int, many: int, architecture: str = "resnet18", size: int =
         Figure("  beside forward passes and maps alone", further / alone, "x", "<=", 1.3),
         Figure(f"  memory of {many} pictures beside that of {few}", memory[many] / memory[few], "x", "<=", 1.1),
     ]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(workloads.THREADS)
+    sys.exit(0 if publish([of_pictures(*map(int, sys.argv[1:3]))], Path("_build/bench_audits.json")) else 1)

@@ -1,12 +1,14 @@
 """The `biaslib` command."""
 
 import os
+import re
 import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from biaslib.book import need_libraries
 from biaslib.book.course import commands
@@ -60,10 +62,8 @@ def main() -> None:
     """Runs the command; a user's mistake becomes one sentence and exit code 2, a failed page exit code 1."""
     try:
         app()
-    except BiaslibError as error:
-        _stop(str(error), code=2)
-    except PageError as error:
-        _stop(str(error), code=1)
+    except (BiaslibError, PageError) as error:
+        _stop(str(error), code=1 if isinstance(error, PageError) else 2)
     except SystemExit as stopped:
         if stopped.code == _INTERRUPTED:
             print("biaslib: interrupted; what was finished is kept.", file=sys.stderr, flush=True)
@@ -142,9 +142,7 @@ def _run(
             webbrowser.open(page.as_uri())
 
 
-@app.command(
-    "grow", epilog=_examples("biaslib grow faces-0", "biaslib grow --source celeba-cropped --out mine.safetensors")
-)
+@app.command("grow", epilog=_examples("biaslib grow faces-0", "biaslib grow --source celeba --out mine.safetensors"))
 def _grow(
     name: Annotated[str, typer.Argument(help="Of one of the book's: faces-0.")] = "",
     source: Annotated[str | None, _option("Of another: generated, celeba or celeba-cropped.")] = None,
@@ -172,8 +170,22 @@ def _grow(
         print(f"the generator is at {face_generators.train_for_book(name)}")
 
 
+class _WithColours(TyperCommand):
+    """Takes --mean and --std with spaces or commas between their numbers."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list[str]()
+        for said in re.split(r"\0(?=--)", "\0".join(args)) if args else []:  # an option with its values
+            option, *values = re.split(r"[\0=,\s]+", said.rstrip(", "))
+            if (colour := option in ("--mean", "--std")) and len(values) != 3:
+                raise BiaslibError(f"{option} is three numbers, such as 0.5 0.5 0.5, not {' '.join(values)!r}.")
+            words += [option, *values] if colour else said.split("\0")
+        return super().parse_args(ctx, words)
+
+
 @app.command(
     "audit",
+    cls=_WithColours,
     epilog=_examples(
         "biaslib audit --model resnet18 --weights w.safetensors --data photos --labels labels.csv \\",
         "              --target smiling --group older --group glasses --out report",
@@ -211,6 +223,7 @@ def _audit(
     mean: Annotated[_Colour | None, _option("Of the colours: 0.5 0.5 0.5.", default="timm's, or ImageNet's")] = None,
     std: Annotated[_Colour | None, _option("Of the colours: 0.5 0.5 0.5.", default="timm's, or ImageNet's")] = None,
     crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
+    squash: Annotated[bool | None, _option("Resize pictures to the square, whatever their shape.", "--squash")] = None,
     batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
     margin: Annotated[float, _option("How large a gap in accuracy must be to matter.", default=True)] = 0.05,
     discover: Annotated[bool, _option("Look for images in which it errs more, too.", "--discover")] = False,
@@ -257,8 +270,7 @@ def _store_ls() -> None:
     for entry in entries:
         cost = f"{tqdm.format_sizeof(entry.bytes, 'B'):>9} {entry.seconds:8.1f} s"
         print(f"{entry.kind}/{entry.key}  {entry.created}  {cost}  {entry.config[:60]}")
-    size = tqdm.format_sizeof(sum(entry.bytes for entry in entries), "B")
-    print(f"{len(entries)} entries, {size}, in {store.root()}")
+    print(f"{len(entries)} entries, {tqdm.format_sizeof(sum(each.bytes for each in entries), 'B')}, in {store.root()}")
 
 
 @_store_app.command("rm")

@@ -87,12 +87,15 @@ def findings(tables: Tables, target: Binary, groups: Sequence[Binary]) -> Iterat
 
 
 def warnings(
-    tables: Tables, answered: LabelledImages, model: ModelUnderAudit | None, maps: np.ndarray | None, *, of: int
+    tables: Tables, answered: LabelledImages, models: Sequence[ModelUnderAudit], maps: np.ndarray | None, *, of: int
 ) -> Iterator[str]:
     """What a reader must know first: a guess, coarse maps (N, T, h, w), images lost (`of` so many), unknown gaps."""
     say, target, overall = _SAY["warnings"], answered.target, tables["overall"].set_index("measure")["value"]
-    if model is not None and model.preprocessing.assumed:
-        yield say["assumed"].format(**vars(model.preprocessing))
+    for model, role in zip(models, ("is audited", "it is compared with"), strict=False):
+        if model.preprocessing.assumed:
+            name = " with ".join(model.described[key] for key in ("model", "weights") if key in model.described)
+            whose = f" for the model that {role} ({name})" if len(models) > 1 else ""
+            yield say["assumed"].format(**vars(model.preprocessing), whose=whose)
     if maps is not None and min(places := maps.shape[2:]) < 4:
         yield say["coarse"].format(rows=places[0], columns=places[1])
     if (lost := of - len(answered.files)) > of / 10:

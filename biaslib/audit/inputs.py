@@ -141,7 +141,7 @@ def read_labels(options: "AuditOptions") -> LabelledImages:
     labels = pd.DataFrame({name: column.read(wide[name], what="labels") for name, column in columns.items()})
     predicted, scores = pd.DataFrame(), None
     if options.predictions is not None:
-        given = _predictions(table, names, cast(Table, options.predictions), wanted, options.file_column)
+        given = _predictions(table, names, cast(Table, options.predictions), target, options.file_column)
         given = _widened(_binned(given, bins, "predictions"), levels, "predictions")
         scores = None if options.threshold is None else columns[target].scores(given[target])
         for name, column in columns.items():
@@ -270,10 +270,9 @@ def _names(table: pd.DataFrame, file_column: str | None) -> list[str]:
 
 
 def _predictions(
-    table: pd.DataFrame, names: list[str], predictions: Table, wanted: list[str], file_column: str | None
+    table: pd.DataFrame, names: list[str], predictions: Table, target: str, file_column: str | None
 ) -> pd.DataFrame:
-    """N rows, as they are written; the first of the wanted columns, that of the target, is among them."""
-    target = wanted[0]
+    """N rows, as they are written; the column of the target is among them."""
     if isinstance(predictions, str) and predictions in table:
         return pd.DataFrame({target: table[predictions]})
     if isinstance(predictions, str) and not Path(predictions).is_file():

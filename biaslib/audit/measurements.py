@@ -129,10 +129,7 @@ def _rates(answered: LabelledImages) -> Tables:
         member = answered.labels[group.name].to_numpy(bool)
         sides = zip(group.words[::-1], (member, ~member), strict=True)
         rates += [{"group": group.name, **shares(of, inside)} for of, inside in sides]
-        less = {
-            rate: _compared(answered, hits, [among & member, among & ~member])[1]
-            for rate, (among, hits) in counted.items()
-        }
+        less = {rate: _compared(answered, hits, [of & member, of & ~member])[1] for rate, (of, hits) in counted.items()}
         rates.append({"group": group.name, "of": "the difference", "n": len(truth), **less})
         found = disparities(group_rates(truth, said, member))
         apart += [(group.name, *row) for row in found.itertuples()]
@@ -180,8 +177,7 @@ def _gaps(answered: LabelledImages) -> pd.DataFrame:
     for group, among, sides in answered.image_sides():
         right, gap, p, _ = _compared(answered, answered.correct, sides)
         rows.append((group, among, *(int(side.sum()) for side in sides), *right, gap, p))
-    columns = ["group", "among", "n_in", "n_out", "right_in", "right_out", "gap", "p"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=["group", "among", "n_in", "n_out", "right_in", "right_out", "gap", "p"])
 
 
 def _compared(
@@ -242,9 +238,8 @@ def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) ->
         smallest = needed = np.nan
         if min(map(len, counted)) > 0:
             better, worse = sorted(counted, key=np.mean, reverse=True)
-            accuracy = float(better.mean())
+            accuracy, worth = float(better.mean()), len(better) + len(worse)
             smallest = minimum_detectable_gap(accuracy, len(better), len(worse), power=POWER, alpha=alpha)
-            worth = len(better) + len(worse)
             needed = images_needed(accuracy, margin, share=len(worse) / worth, power=POWER, alpha=alpha) * gap.n / worth
         rows.append((group, among, gap, outcome, gap.n, smallest, needed))
     return pd.DataFrame(rows, columns=["group", "among", "gap", "outcome", "images", "smallest", "needed"])
@@ -252,8 +247,7 @@ def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) ->
 
 def _attention(maps: np.ndarray, groups: Sequence[Binary], clusters: np.ndarray | None, seed: int) -> pd.DataFrame:
     """Attention-IoU of the target's map with each group's, and with that of another image."""
-    rows = []
-    other = np.random.default_rng(seed).permutation(len(maps))
+    rows, other = [], np.random.default_rng(seed).permutation(len(maps))
     for number, group in enumerate(groups, start=1):
         score = attention_iou(maps[:, 0], maps[:, number])
         shuffled = attention_iou(maps[:, 0], maps[other, number])
@@ -267,8 +261,7 @@ def average_maps(maps: np.ndarray, answered: LabelledImages, group: Binary) -> d
 
     A map without any mass has no shares and is left out, and so is a cell in which no map has any.
     """
-    totals = maps.sum((1, 2))
-    of = answered.cells(group)
+    totals, of = maps.sum((1, 2)), answered.cells(group)
     rows = {cell: (of == cell) & (totals > 0) for cell in dict.fromkeys(sorted(of))}
     return {str(cell): (maps[at] / totals[at, None, None]).mean(axis=0) for cell, at in rows.items() if at.any()}
 

@@ -201,7 +201,7 @@ def model_under_audit(options: AuditOptions, opening: Callable[..., Any] = open_
         beside=source.steps,
         name=source.settings,
         local=options.weights != "imagenet" and not brings_its_own,
-        **{name: getattr(options, name) for name in ("size", "mean", "std", "crop", "mask_value")},
+        **{name: getattr(options, name) for name in ("size", "mean", "std", "crop", "squash", "mask_value")},
     )
     fixed = described["kind"] == "torch.export file"  # such a program stays where it was made
     device = torch.device("cpu") if fixed else models.device()

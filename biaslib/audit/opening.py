@@ -256,17 +256,18 @@ _USABLE: dict[str, Callable[[Any], bool]] = {
 
 
 def _of_hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
-    """By timm's names; a size that is not a square stays out, and a picture is not squashed into one."""
+    """By timm's names; a size that is not a square stays out, and one of height and width is squashed into."""
     plain = config.get("do_normalize") is False
     resized, cropped = _side(config.get("size")), _side(config.get("crop_size"))
     cut = cropped if cropped and config.get("do_center_crop", True) else resized
-    number = config.get("resample")
+    number, names = config.get("resample"), config["size"] if resized and isinstance(config["size"], dict) else ()
     steps = {
         "mean": [0, 0, 0] if plain else config.get("image_mean"),
         "std": [1, 1, 1] if plain else config.get("image_std"),
         "input_size": [3, cut, cut] if cut else None,
         "crop_pct": config.get("crop_pct", min(1.0, cut / resized) if cut and resized else None),
         "interpolation": FILTERS[number] if isinstance(number, int) and 0 <= number < 4 else number,
+        "crop_mode": "center" if "shortest_edge" in names else "squash" if names else None,
     }
     return {key: value for key, value in steps.items() if value is not None}
 

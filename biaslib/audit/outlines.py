@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from biaslib.errors import BiaslibError, reason
+from biaslib.errors import reason, refused
 
 _WRONG = (ValueError, LookupError, TypeError, AttributeError, OverflowError)  # what comes of JSON that is not COCO's
 
@@ -29,8 +29,7 @@ class Outline:
             for thing in self.things:
                 _draw(mask, thing)
         except _WRONG as error:
-            why = f"{type(error).__name__}: {reason(error)}"
-            raise BiaslibError(f"The outlines of {self.name} are not COCO's ({why}): mend them.") from error
+            raise refused("no outlines", name=self.name, kind=type(error).__name__, reason=reason(error)) from error
         return mask
 
 
@@ -57,8 +56,7 @@ def read_outlines(file: Path, files: Sequence[str]) -> dict[str, Sequence[Outlin
             of_region = things.setdefault(categories[each["category_id"]], {})
             of_region.setdefault(pictures[each["image_id"]][0], []).append(each)
     except (OSError, RecursionError, *_WRONG) as error:
-        why = f"{type(error).__name__}: {reason(error)}"
-        raise BiaslibError(f"{file} is not in COCO's JSON ({why}): mend it, or give a folder of masks.") from error
+        raise refused("no file of outlines", file=file, kind=type(error).__name__, reason=reason(error)) from error
     names = [PurePath(name).as_posix() for name in files]
     return {
         region: [Outline(name, sizes[name], of[name]) if name in of else None for name in names]

@@ -35,12 +35,13 @@ _WHOLE = (1, 255, 65_535)  # a region that fills its mask is one of these
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """How a model sees a picture: the shorter side resized to size / crop, the middle square cut out, as timm does."""
+    """How a model sees a picture: one side or both resized to size / crop, the middle square cut out, as timm does."""
 
     size: int = 224  # height and width in pixels
     mean: tuple[float, float, float] = IMAGENET_MEAN  # of each colour in [0, 1], which is subtracted
     std: tuple[float, float, float] = IMAGENET_STD  # what is divided by then, in (0, 1]
-    crop: float = 1.0  # share of the shorter side that is kept, in (0, 1]
+    crop: float = 1.0  # share of the resized side that is kept, in (0, 1]
+    squash: bool = False  # whether both sides are resized to size / crop, else the shorter one, and the other with it
     interpolation: str = "bicubic"  # one of `FILTERS`
     mask_value: int | None = None  # of label maps: the value that is the region; None: masks have two values
     source: str = "defaults"  # where these come from, in words
@@ -73,16 +74,19 @@ class Preprocessing:
         `local` weights are the user's own, which timm's configuration may not fit; an attribute of None is not given.
         """
         of_model, of_file = _steps(config), _steps(beside or {})
-        options = {option: value for option, value in given.items() if value is not None}
-        sources = [f"{name} beside the weights: {', '.join(sorted(of_file))}"] if of_file else []
-        rest = {"size", "mean", "std", "crop", "interpolation"} - of_file.keys() - options.keys()
+        options = {"crop": 1.0} if given.get("squash") else {}
+        options |= {option: value for option, value in given.items() if value is not None}
+        said = sorted(step for step, value in of_file.items() if value is not False)
+        sources = [f"{name} beside the weights: {', '.join(said)}"] if said else []
+        needed = {"size", "mean", "std", "crop", "interpolation"} | ({"squash"} if of_model.get("squash") else set())
+        rest = needed - of_file.keys() - options.keys()
         timms = f"by timm's {'defaults' if local else 'own values'} for this architecture"
         stand_in = {timms: rest & of_model.keys(), "as usual for ImageNet": rest - of_model.keys()}
         without = [f"{', '.join(sorted(names))} {how}" for how, names in stand_in.items() if names]
         sources += without
         sources += [f"given: {', '.join(sorted(options))}"] if options else []
-        mode = {**config, **(beside or {})}.get("crop_mode", "center")
-        sources += [f"not crop_mode {mode!r}, the middle is cut out"] if mode != "center" else []
+        mode = "squash" if options.get("squash") else {**config, **(beside or {})}.get("crop_mode", "center")
+        sources += [f"not crop_mode {mode!r}, the middle is cut out"] if mode not in ("center", "squash") else []
         assumed = "; ".join(without) if local and rest & {"size", "mean", "std"} else ""
         return cls(**{**of_model, **of_file, **options}, source="; ".join(sources), assumed=assumed)
 
@@ -99,8 +103,9 @@ class Preprocessing:
     def words(self) -> str:
         """For the report."""
         mean, std = (" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std))
-        side = f"{int(self.size / self.crop)} px ({self.interpolation}), the middle {self.size} x {self.size}"
-        return f"shorter side to {side}; mean {mean}, deviation {std}; {self.source}"
+        side = f"{'both sides' if self.squash else 'shorter side'} to {int(self.size / self.crop)} px"
+        cut = f"({self.interpolation}), the middle {self.size} x {self.size}"
+        return f"{side} {cut}; mean {mean}, deviation {std}; {self.source}"
 
     def normalised(self, pictures: np.ndarray) -> np.ndarray:
         """(N, size, size, 3) uint8 -> (N, 3, size, size) float32, as the model takes them."""
@@ -113,10 +118,10 @@ class Preprocessing:
         from torchvision.transforms.v2.functional import center_crop, resize
 
         side = int(self.size / self.crop)
-        if side * side * max(image.size) > _MOST_PIXELS**2 * min(image.size):
+        if not self.squash and side * side * max(image.size) > _MOST_PIXELS**2 * min(image.size):
             raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels are too narrow to resize")
-        whole = resize(image, [side], InterpolationMode(interpolation))
-        return center_crop(whole, [self.size, self.size])
+        sides = [side, side] if self.squash else [side]
+        return center_crop(resize(image, sides, InterpolationMode(interpolation)), [self.size, self.size])
 
 
 def check_files(folder: Path, files: Sequence[str], *, leave_out: Path | None = None) -> tuple[str, ...]:
@@ -159,8 +164,8 @@ def find_masks(place: Path, images: Path, files: Sequence[str]) -> dict[str, Seq
     """
     if not place.exists():
         raise BiaslibError(f"There are no masks {place}: name their folder, or a file in COCO's JSON.")
-    regions: dict[str, Sequence[Mask | None]] = {}
-    regions |= read_outlines(place, files) if place.is_file() else {place.name: _masks_in(place, files)}
+    given = read_outlines(place, files) if place.is_file() else {place.name: _masks_in(place, files)}
+    regions: dict[str, Sequence[Mask | None]] = {**given}
     if place.is_dir() and not any(regions[place.name]):
         regions = {inner.name: _masks_in(inner, files) for inner in sorted(place.iterdir()) if inner.is_dir()}
     regions = {region: masks for region, masks in regions.items() if any(masks)}
@@ -273,6 +278,7 @@ def _steps(config: Mapping[str, Any]) -> dict[str, Any]:
         "mean": config.get("mean"),
         "std": config.get("std"),
         "crop": config.get("crop_pct"),
+        "squash": config["crop_mode"] == "squash" if "crop_mode" in config else None,
         "interpolation": config.get("interpolation") if config.get("interpolation") in FILTERS else None,
     }
     return {name: value for name, value in steps.items() if value is not None}

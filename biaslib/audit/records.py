@@ -62,6 +62,7 @@ class AuditOptions:
     mean: Sequence[float] | None = None  #: is subtracted from pixels in [0, 1]; None: the model's own, else ImageNet's
     std: Sequence[float] | None = None  #: that they are divided by; None: likewise
     crop: float | None = None  #: share of the shorter side that is kept; None: the model's own, else all
+    squash: bool | None = None  #: resize both sides, so that without crop a picture is seen whole; None: the model's
     batch: int | None = None  #: images at once; None: 32
     margin: float = 0.05  #: how large a gap in accuracy must be to matter, in (0, 1)
     corrected: bool = True  #: p-values by Holm over all tests of the audit
@@ -95,7 +96,7 @@ class AuditOptions:
         if self.model is not None and self.data is None:
             raise BiaslibError("A model needs images: name their folder.")
         for_model = ["weights", "masks", "output", "yes", "no", "group_outputs", "size", "mean", "std", "crop", "batch"]
-        for_model += ["mask_value", "attribution", "layer"]
+        for_model += ["squash", "mask_value", "attribution", "layer"]
         idle = [name for name in for_model if getattr(self, name) not in (None, ())]
         if self.predictions is not None and idle:
             verb, pronoun = ("has", "it") if len(idle) == 1 else ("have", "them")

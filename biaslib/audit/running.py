@@ -43,6 +43,7 @@ class _Case:
     roles: Mapping[str, str] = field(default_factory=dict)
     model: ModelUnderAudit | None = None
     digests: Sequence[Sequence[str]] = ()
+    other: ModelUnderAudit | None = None  # that it is compared with
 
     @property
     def asked(self) -> list[Any]:
@@ -141,7 +142,7 @@ def _measured(case: _Case, other: _Case | None) -> _Measured:
     answered, seed = _answered(case, predictions), case.options.seed
     tables = measurements.measure(answered, predictions, roles=case.roles, seed=seed)
     if other is not None:
-        compared = _answered(other, _predicted(other))
+        case, compared = replace(case, other=other.model), _answered(other, _predicted(other))
         tables["against"] = measurements.against(answered, compared, seed)
         tables |= {f"{name}_other": table for name, table in measurements.described(compared).items()}
     return case, predictions, answered, tables
@@ -192,6 +193,7 @@ def _audit(
     """The sentences on one target, and whatever else is made once the number of tests is known."""
     case, predictions, answered, tables = measured
     target, groups, model, options = answered.target, answered.groups, case.model, case.options
+    models = [each for each in (model, case.other) if each is not None]
     alpha = ALPHA / max(1, made) if options.corrected else ALPHA
     tables["visible"] = measurements.detectable_gaps(answered, alpha=alpha, margin=options.margin)
     slices, repaired = _looked_further(case, predictions, answered, embedded)
@@ -219,7 +221,7 @@ def _audit(
             "without labels": len(case.unlabelled),
             "tests": made,
         },
-        warnings=tuple(findings.warnings(tables, answered, model, maps, of=len(case.inputs.files))),
+        warnings=tuple(findings.warnings(tables, answered, models, maps, of=len(case.inputs.files))),
         findings=harms,
         margin=options.margin,
         tables=tables,

@@ -118,6 +118,31 @@ def test_hugging_faces_own_preprocessing_is_taken_where_timms_is_not_there(folde
     assert found.source.startswith("preprocessor_config.json beside the weights: ")
 
 
+@pytest.mark.parametrize(
+    ("hugging", "squash", "size", "crop"),
+    [
+        ({"size": {"height": 48, "width": 48}, "do_center_crop": False, "crop_size": 32}, True, 48, 1.0),
+        ({"size": {"height": 40, "width": 40}, "crop_size": {"height": 32, "width": 32}}, True, 32, 0.8),
+        ({"size": {"shortest_edge": 40}, "do_center_crop": False}, False, 40, 1.0),
+        ({"size": 40}, False, 40, 1.0),
+        ({"size": {"height": 40, "width": 48}}, False, 224, 1.0),
+    ],
+)
+def test_hugging_faces_height_and_width_are_squashed_into(folder, hugging, squash, size, crop):
+    (folder / "config.json").unlink()
+    write(folder, hugging | {"image_mean": [0.5] * 3}, name="preprocessor_config.json")
+    found = under_audit(NAME, weights=folder).preprocessing
+    assert (found.squash, found.size, found.crop) == (squash, size, crop)
+    assert ("squash" in found.source) == squash
+
+
+def test_timms_squash_beside_the_weights_is_taken(folder):
+    write(folder, HALF | {"architecture": NAME, "input_size": [3, 48, 48], "crop_mode": "squash"})
+    found = under_audit(NAME, weights=folder / "model.safetensors").preprocessing
+    assert found.squash
+    assert found.source.startswith("config.json beside the weights: mean, size, squash, std")
+
+
 def test_local_weights_are_never_said_to_have_timms_own_preprocessing(tmp_path, monkeypatch):
     built = models.build(TIMMS, 2)
     torch.save(built.state_dict(), tmp_path / "w.pt")

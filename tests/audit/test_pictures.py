@@ -11,6 +11,7 @@ import pytest
 import timm.data
 import torch
 from PIL import Image
+from torchvision import transforms
 
 from biaslib import audit
 from biaslib.audit.pictures import Preprocessing, find_masks
@@ -42,6 +43,45 @@ def test_it_is_timms_own_preprocessing(tmp_path, height, width, crop):
     torch.testing.assert_close(torch.from_numpy(found[0]), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(("height", "width"), [(300, 200), (150, 260), (224, 224), (20, 900)])
+@pytest.mark.parametrize(("crop", "interpolation"), [(None, "bicubic"), (None, "bilinear"), (0.875, "bicubic")])
+def test_a_squashed_picture_is_torchvisions_to_the_last_bit(tmp_path, height, width, crop, interpolation):
+    saved(tmp_path / "a.png", height, width)
+    steps = Preprocessing.of({"crop_pct": 0.5, "interpolation": interpolation}, squash=True, crop=crop)
+    side = int(224 / (crop or 1))
+    transform = transforms.Compose(
+        [transforms.Resize((side, side), transforms.InterpolationMode(interpolation)), transforms.CenterCrop(224)]
+    )
+    with Image.open(tmp_path / "a.png") as image:
+        expected = np.asarray(transform(image))
+    np.testing.assert_array_equal(steps.picture(tmp_path / "a.png"), expected)
+    assert steps.words().startswith(f"both sides to {side} px ({interpolation}), the middle 224 x 224; ")
+
+
+def test_timms_own_squash_is_taken_where_its_configuration_says_it(tmp_path):
+    saved(tmp_path / "a.png", 90, 150)
+    own = {"input_size": (3, 64, 64), "crop_mode": "squash", "crop_pct": 0.9, "interpolation": "bicubic"}
+    steps = Preprocessing.of(own, local=True)
+    transform = timm.data.create_transform(**own, mean=steps.mean, std=steps.std)
+    with Image.open(tmp_path / "a.png") as image:
+        expected = transform(image)
+    found = steps.normalised(steps.picture(tmp_path / "a.png")[None])
+    torch.testing.assert_close(torch.from_numpy(found[0]), expected, rtol=0, atol=1e-5)
+    assert "crop, interpolation, size, squash by timm's defaults for this architecture" in steps.assumed
+    of_file = Preprocessing.of(own, beside={"crop_mode": "center"}, local=True)
+    assert not of_file.squash
+    assert "squash" not in of_file.source
+    assert not Preprocessing.of(own, squash=False).squash
+
+
+def test_a_mask_is_squashed_as_its_picture_is(tmp_path):
+    mask = np.zeros((40, 20), np.uint8)
+    mask[20:] = 255
+    Image.fromarray(mask).save(tmp_path / "m.png")
+    found = Preprocessing(size=20, squash=True).mask(tmp_path / "m.png")
+    np.testing.assert_array_equal(found, mask[::2] > 0)
+
+
 def test_a_picture_of_the_right_size_keeps_its_pixels(tmp_path):
     pixels = saved(tmp_path / "a.png", 64, 64)
     steps = Preprocessing(size=64)
@@ -57,7 +97,8 @@ def test_the_models_own_configuration_gives_way_to_what_is_asked():
         "interpolation, mean, size by timm's own values for this architecture; std as usual for ImageNet; given: crop"
     )
     assert Preprocessing.of({}).size == 224
-    assert Preprocessing.of({"crop_mode": "squash"}).source.endswith("not crop_mode 'squash', the middle is cut out")
+    assert Preprocessing.of({"crop_mode": "border"}).source.endswith("not crop_mode 'border', the middle is cut out")
+    assert "border" not in Preprocessing.of({"crop_mode": "border"}, squash=True).source
 
 
 @pytest.mark.parametrize(

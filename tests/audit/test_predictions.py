@@ -42,6 +42,14 @@ def test_answers_and_maps_are_those_of_the_model(spots, asked):
     assert np.isnan(predicted.mass["spot"][~there]).all()
 
 
+def test_memory_is_kept_before_the_first_batch_is_asked(spots, asked, monkeypatch):
+    done, real = [], predictions.attribution.grad_cam
+    monkeypatch.setattr("biaslib.store.parallel.keep_memory", lambda: done.append("kept"))
+    monkeypatch.setattr(predictions.attribution, "grad_cam", lambda *a, **k: (done.append("asked"), real(*a, **k))[1])
+    answers(asked, spots / "images", FILES[:8], {}, batch=4)
+    assert done == ["kept", "asked", "asked"]
+
+
 def test_a_killed_audit_asks_only_what_is_missing(spots, asked, monkeypatch):
     monkeypatch.setattr(predictions, "_PIECE", 10)
     calls = []

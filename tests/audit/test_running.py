@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from biaslib import audit, cli
+from biaslib import audit, cli, models
 from biaslib.audit import report
 from biaslib.audit.inputs import Binary
 from biaslib.errors import BiaslibError
@@ -210,7 +210,8 @@ def test_pictures_prepared_by_a_guess_are_said_to_be_before_anything_else(spots,
     sentence = (
         "Pictures were prepared with mean 0.485 0.456 0.406, std 0.229 0.224 0.225, size 32 and crop 0.875 (crop, "
         "interpolation, mean, std by timm's defaults for this architecture), because nothing else was given. If the "
-        "share of right answers in the report is not the one that you know, give --mean, --std, --size and --crop."
+        "share of right answers in the report is not the one that you know, give --mean, --std, --size, and --crop or "
+        "--squash."
     )
     for given, warned in (([], True), (colours, False)):
         out = tmp_path / f"out-{warned}"
@@ -222,6 +223,52 @@ def test_pictures_prepared_by_a_guess_are_said_to_be_before_anything_else(spots,
         assert (f"warning: {sentence}" in capsys.readouterr().err) == warned
         assert (json.loads((out / "audit.json").read_text())["warnings"][:1] == [sentence]) == warned
         assert (sentence in page[page.index("<h1>") : page.index('class="headline"')]) == warned
+
+
+@pytest.mark.parametrize(
+    "colours",
+    ["--mean 0.5,0.25,0 --std 1,1,0.5", "--mean=0.5,0.25,0 --std=1,1,0.5", "--mean 0.5, 0.25, 0 --std 1 1 0.5"],
+)
+def test_colours_are_written_with_commas_or_spaces(spots, tmp_path, monkeypatch, colours):
+    out = tmp_path / "out"
+    words = f"biaslib audit --model tests.audit.subjects:honest --data {spots / 'images'} --size 32 {colours} --squash"
+    words += f" --labels {spots / 'labels.csv'} --target green --group red --permutations 19 --out {out}"
+    monkeypatch.setattr(sys, "argv", words.split())
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    prepared = json.loads((out / "audit.json").read_text())["model"]["preprocessing"]
+    assert prepared.startswith(
+        "both sides to 32 px (bicubic), the middle 32 x 32; mean 0.5 0.25 0, deviation 1 1 0.5; "
+    )
+    assert prepared.endswith("given: crop, mean, size, squash, std")
+
+
+@pytest.mark.parametrize(
+    ("mean", "said"), [(0.5, "'0.5'"), ("0,5 0,5 0,5", "'0 5 0 5 0 5'"), ((0.5, 0.5), "'0.5 0.5'")]
+)
+def test_a_colour_that_is_not_three_numbers_is_one_sentence(spots, refusal, mean, said):
+    found = refusal(spots, model="tests.audit.subjects:honest", mean=mean)
+    assert found == f"--mean is three numbers, such as 0.5 0.5 0.5, not {said}."
+
+
+def test_of_two_models_each_whose_preparation_was_a_guess_is_named(spots, tmp_path):
+    for name in ("own", "other"):
+        torch.save(models.build("small", 2).state_dict(), tmp_path / f"{name}.pt")
+    asked = {"data": spots / "images", "labels": spots / "labels.csv", "target": "green", "groups": "red", **QUICK}
+    two = {"model": "small", "weights": tmp_path / "own.pt", "against": tmp_path / "other.pt", "size": 32}
+    found = audit.run(**asked, **two)
+    assert [sentence.partition(" were prepared")[0] for sentence in found.warnings[:2]] == [
+        "Pictures for the model that is audited (small with own.pt)",
+        "Pictures for the model that it is compared with (small with other.pt)",
+    ]
+    (tmp_path / "sure").mkdir()
+    shutil.copy(tmp_path / "own.pt", tmp_path / "sure" / "own.pt")
+    prepared = {"mean": [0.5] * 3, "std": [0.5] * 3, "input_size": [3, 32, 32]}
+    (tmp_path / "sure" / "config.json").write_text(json.dumps(prepared))
+    found = audit.run(**asked, **(two | {"weights": tmp_path / "sure" / "own.pt"}))
+    assert found.warnings[0].startswith("Pictures for the model that it is compared with (small with other.pt) were")
+    assert not any(sentence.startswith("Pictures for") for sentence in found.warnings[1:])
 
 
 def test_the_page_begins_with_plain_shares_and_says_which_way_a_gap_is_signed(spots):
