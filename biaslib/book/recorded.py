@@ -34,13 +34,14 @@ _PRESETS = ("paper", "gpu", "real", "standard", "quick", "smoke")
 MADE_WITH = ("standard_2", "standard_3", "standard_4", "standard_5", "real", "standard")
 
 
-def put(name: str, values: Any) -> None:
-    """Marks values of this notebook, such as "mask_scores", as worth recording; shows nothing on the page.
+def put(name: str | Mapping[str, Any], values: Any = None) -> None:
+    """Marks values of this notebook as worth recording, such as "mask_scores", or several by name; shows nothing.
 
     They are numbers, text, lists, mappings, arrays, DataFrames or dataclasses such as intervals (read back as
     mappings), nested as you like. NaN is kept as such. A `BiaslibError` is raised for any other value.
     """
-    _show({"name": name, "values": _encoded(values)})
+    for each, value in (name if isinstance(name, Mapping) else {name: values}).items():
+        _show({"name": each, "values": _encoded(value)})
 
 
 def data(name: str, **counts: int) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from biaslib import figures
 from biaslib.book import claims, recorded
-from biaslib.statistics import Interval, interval
+from biaslib.statistics import Interval, crossed_interval, interval
 from biaslib.statistics.proportions import share_interval
 from biaslib.store.files import beside
 
@@ -29,10 +29,8 @@ def unpacked(rows: pd.DataFrame | Iterable[dict[str, Any]], column: str = "value
     """Rows for a plot: the interval in `column` becomes its estimate, its ends `low` and `high`, beside `n`."""
     table = pd.DataFrame(rows)
     spans = list(table[column])
-    return table.assign(
-        **{column: [span.estimate for span in spans]},
-        **{part: [getattr(span, part) for span in spans] for part in ("low", "high", "n")},
-    )
+    parts = {part: [getattr(span, part) for span in spans] for part in ("low", "high", "n")}
+    return table.assign(**{column: [span.estimate for span in spans]}, **parts)
 
 
 def dots(rows: pd.DataFrame | Iterable[dict[str, Any]], *, label: str, **options: Any) -> Figure:
@@ -80,6 +78,13 @@ def shares(table: pd.DataFrame, count: str) -> list[Interval]:
     return [share_interval(0, 0) if pd.isna(hits) else share_interval(int(hits), int(n)) for hits, n in pairs]
 
 
+def changes(before: np.ndarray, after: np.ndarray, *, seed: int) -> dict[str, Interval]:
+    """How "score", scores "near" one half and "answer" change: classifiers' (M, N) probabilities for moved faces."""
+    near = np.where((before > 0.3) & (before < 0.7), after - before, np.nan)
+    kinds = {"score": after - before, "near": near, "answer": (after >= 0.5) - (before >= 0.5).astype(float)}
+    return {name: crossed_interval(each, seed=seed, resamples=400, bounds=(-1, 1)) for name, each in kinds.items()}
+
+
 def recalled(value: Any) -> Any:
     """What a record holds, its mappings intervals again, also in tables and other mappings; NaN where there is none."""
     if isinstance(value, pd.DataFrame):
@@ -107,12 +112,9 @@ def claims_table(
     """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
     words = "Holds: the interval lies in the range under the claim. Does not hold: outside. "
     words += "Too small to tell: part inside, part outside. "
-    return figures.table(
-        claims.table(listed, record=record, this_run=this_run),
-        note="measured",
-        name="claims",
-        caption=(words + more).strip() + (source(about) if about else ""),
-    )
+    caption = (words + more).strip() + (source(about) if about else "")
+    rows = claims.table(listed, record=record, this_run=this_run)
+    return figures.table(rows, note="measured", name="claims", caption=caption)
 
 
 def signed(number: float | Interval, spec: str = "+.2f") -> str:

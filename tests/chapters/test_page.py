@@ -197,3 +197,13 @@ def test_a_slider_that_is_moved_in_the_browser_computes_anew(kernel):
 def test_on_a_page_there_is_no_dial_that_nobody_answers(monkeypatch):
     monkeypatch.setenv("BIASLIB_PAGE", "1")
     assert page.live_dial(print, strength=[0, 1]) is None
+
+
+def test_changes_of_scores_near_one_half_and_of_answers():
+    before, after = np.array([[0.2, 0.4, 0.6], [0.1, 0.5, 0.9]]), np.array([[0.4, 0.6, 0.7], [0.3, 0.4, 0.8]])
+    found = page.changes(before, after, seed=0)
+    assert found["score"].estimate == pytest.approx(np.mean(after - before))
+    assert found["near"].estimate == pytest.approx((0.2 + 0.1 - 0.1) / 3)
+    assert (found["near"].n, found["near"].undefined) == (3, 3)
+    assert found["answer"].estimate == 0.0  # one more smile, and one less
+    assert all(-1 <= span.low <= span.estimate <= span.high <= 1 for span in found.values())

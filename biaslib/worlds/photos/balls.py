@@ -38,11 +38,7 @@ def check_square(images: np.ndarray) -> int:
 
 
 def plain_corners(
-    images: np.ndarray,
-    *,
-    occupied: np.ndarray | None = None,
-    seed: int = 0,
-    radius: tuple[float, float] = RADIUS,
+    images: np.ndarray, *, occupied: np.ndarray | None = None, seed: int = 0, radius: tuple[float, float] = RADIUS
 ) -> pd.DataFrame:
     """A ball for every picture (N, S, S, 3) uint8, in the plainest of its corners.
 

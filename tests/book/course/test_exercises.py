@@ -95,7 +95,7 @@ def test_no_line_of_an_answer_no_wrong_answer_and_no_note_is_in_the_students_not
         solution = labs._SOLUTION.search(cell.source)[2]
         assert [line for line in solution.splitlines() if line.strip() and line in code.splitlines()] == []
     for _, cell in labs.tagged(source(name), "wrong"):
-        assert cell.source.splitlines()[0] not in student
+        assert cell.source.rstrip() not in code
     assert "SOLUTION" not in student
     assert "instructor" not in student
     assert "For the teacher" not in student
