@@ -11,7 +11,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, metrics, models, training
 from biaslib.attribution import METHODS, Method
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
 from biaslib.statistics.detection import rank_p_values
@@ -144,9 +144,7 @@ def biased_and_unbiased(
     """
     starts, kept = weights or [""] * len(architectures), frozen or [0] * len(architectures)
     if not set(references) <= set(REFERENCES) or models < 2 or not len(use_cases) == len(images) == len(epochs):
-        raise BiaslibError(
-            "a reference is random or paper, models at least 2, and every use case has its training_images and epochs."
-        )
+        raise refused("models that are not described")
     if not len(architectures) == len(starts) == len(kept):
         raise BiaslibError("every one of architectures has its weights and its number of frozen convolutions, or none.")
     return [
