@@ -106,9 +106,7 @@ def _baseline(baseline: Images | None, model: nn.Module, index: int, n: int, pix
     given = torch.as_tensor(baseline)
     size = tuple(pixels.shape[1:])
     if not given.is_floating_point() or tuple(given.shape) not in (size, (n, *size)):
-        raise refused(
-            "baseline of another shape", size=size, sizes=(n, *size), dtype=given.dtype, shape=tuple(given.shape)
-        )
+        raise refused("baseline of another shape", size=size, sizes=(n, *size), given=given, shape=tuple(given.shape))
     return (given if given.ndim == 3 else given[index]).to(pixels)[None]
 
 
