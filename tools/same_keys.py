@@ -20,7 +20,7 @@ TABLE = Path(fingerprint.__file__).with_suffix(".toml")
 
 def hash_now(module: str) -> str:
     """Of a module as it lies here, whatever hash it keeps."""
-    file = Path(module)
+    file = TABLE.parents[2] / module
     numbers = file.with_suffix(".toml")
     tree = ast.parse(file.read_text(encoding="utf-8"))
     return fingerprint.hash_of(tree, numbers.read_text(encoding="utf-8") if numbers.is_file() else "")

@@ -218,7 +218,7 @@ def test_the_numbers_beside_a_module_count_as_its_code(tmp_path):
 
 @pytest.mark.parametrize("module", tomllib.loads(same_keys.TABLE.read_text(encoding="utf-8")))
 def test_a_module_that_keeps_its_hash_is_as_it_was_when_that_was_said(module):
-    """Where it is not, `python -m tools.same_keys COMMIT` says it anew, or the line goes: the edit may change results."""
+    """Where it is not, `tools.same_keys` says it anew, or the line goes, as the edit may change results."""
     now, before = tomllib.loads(same_keys.TABLE.read_text(encoding="utf-8"))[module]
     assert same_keys.hash_now(module) == now != before
     name = module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
