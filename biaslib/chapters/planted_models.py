@@ -16,7 +16,6 @@ from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
 from biaslib.statistics.detection import rank_p_values
 from biaslib.store import Calls, stored
-from biaslib.training import TrainingConfig
 from biaslib.worlds.base import World
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
 from biaslib.worlds.pets import Pets
@@ -99,12 +98,8 @@ class PlantedSetup(Setup):
     @property
     def recipe(self) -> Recipe:
         """Cross-entropy; mirrored at random; in float32, which is the faster one for these small networks on a CPU."""
-        config = TrainingConfig(
-            architecture=self.architecture, outputs=len(USE_CASES[self.use_case].classes), weights=self.weights,
-            frozen=self.frozen, epochs=self.epochs, batch=self.batch, optimiser=self.optimiser,
-            learning_rate=self.learning_rate, momentum=0.0, schedule=self.schedule, precision="float32",
-            keep="best" if self.validation else "last", seed=self.seed,
-        )  # fmt: skip
+        outputs, keep = len(USE_CASES[self.use_case].classes), "best" if self.validation else "last"
+        config = self.config(outputs=outputs, momentum=0.0, precision="float32", keep=keep)
         recipe = target_of_world(self.data("train", self.images, strength=self.strength, seed=self.seed), config)
         # generated validation images share no seed with training or test images
         chosen_by = self.data("val", self.validation, strength=self.strength, seed=TEST_SEED - 1 - self.seed)

@@ -162,7 +162,7 @@ def _load(model: nn.Module, path: Path) -> None:
     first = next(key for key in wrong if not key.startswith(last))
     problem = "is missing" if first in missing else "has another shape" if first in misfits else "is unknown"
     others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    raise refused("weights of another model", path=path, first=first, problem=problem, others=others)
+    raise refused("weights of another model", path=path, first=first, wrong=problem, others=others)
 
 
 def read_state(path: Path) -> tuple[dict[str, torch.Tensor], str]:
