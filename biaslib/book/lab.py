@@ -1,4 +1,4 @@
-"""Copies of the notebooks that any program shows as a person reads them: `python -m biaslib.book.lab`.
+"""Copies of the notebooks that any program shows as a person reads them; `make lab` opens them in JupyterLab.
 
 The book's pages say in directives and roles what plain Markdown has no words for. In a copy an exercise is a heading,
 its solution folds, a citation is the authors' names, a link to another page is its words, and a number in the text is
@@ -13,20 +13,17 @@ to fail with the sentence of that name; no build runs them. A block `:::{instruc
 import copy
 import functools
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 from pybtex.database import BibliographyData, parse_file
 
 from biaslib import store
-from biaslib.book import Project, execution, find_project
+from biaslib.book import Project, execution
 from biaslib.book.course import checks
 from biaslib.errors import BiaslibError, check_known
-from biaslib.store import fingerprint
 
 # an answer of a quiz and its reason; the question of a prediction and its answer
 _REASON = re.compile(r"^- \[[ x]\] (.+?) \*(.+)\*$", re.MULTILINE)
@@ -45,22 +42,6 @@ _END = re.compile(r"^(`{3,})\{exercise-end\}\n\1$\n?", re.MULTILINE)
 _NOTE = re.compile(r"^:::\{instructor\}\n(.*?)^:::$\n?", re.MULTILINE | re.DOTALL)
 _FOLDED = "\n````{{solution}} {label}\n:class: dropdown\n\n```python\n{code}\n```\n````\n"
 _WRONG = "A wrong answer:\n\n```python\n{code}\n```\n\n> {sentence}"
-
-
-def _write(project: Project) -> Path:
-    """Writes a copy of every notebook into the folder `lab`; one that a reader has changed stays as it is."""
-    folder = project.root / "lab"
-    folder.mkdir(exist_ok=True)
-    for name in project.names():
-        file = folder / f"{name}.ipynb"
-        about = execution.about(file)
-        # a copy that is as it was written gives its place to a newer one
-        if not file.exists() or (about and about["cells"] == _fingerprint(nbformat.read(file, as_version=4).cells)):
-            copied = copy_of(project, name)
-            copied.metadata["biaslib"] = {"cells": _fingerprint(copied.cells)}
-            with store.replacing(file) as partial:
-                nbformat.write(copied, partial)
-    return folder
 
 
 def copy_of(project: Project, notebook: str) -> nbformat.NotebookNode:
@@ -191,10 +172,6 @@ def _numbers(page: nbformat.NotebookNode) -> dict[str, str]:
     return numbers
 
 
-def _fingerprint(cells: list[Any]) -> str:
-    return fingerprint.of_value([cell.source for cell in cells])
-
-
 def stub(answer: str, label: str) -> str:
     """The code of an answer as a reader finds it."""
     return _SOLUTION.sub(rf'\1raise NotImplementedError("{label}: write your answer here")\n', answer).rstrip()
@@ -239,7 +216,3 @@ def _labelled(notebook: NotebookNode) -> Iterator[tuple[str, NotebookNode]]:
         yield label, cell
         if cell.cell_type == "markdown" and (starts := _START.findall(cell.source)):
             label = starts[-1]
-
-
-if __name__ == "__main__":
-    print(f"the notebooks are in {_write(find_project())}", file=sys.stderr)
