@@ -33,10 +33,10 @@ real: $(VENV)/.with-book ## run the notebooks on the data under BIASLIB_DATA and
 	$(BIN)/biaslib build --preset real --record
 
 record: $(VENV)/.with-book ## make and commit the records that are missing or stale; NAME=waterbirds makes one anew
-	$(BIN)/python -m biaslib.book.recorded $(NAME)
+	$(BIN)/python -m tools.recording $(NAME)
 
 lab: $(VENV)/.with-book ## open copies of the notebooks in JupyterLab, to change and to run; a changed copy stays
-	$(BIN)/python -m biaslib.book.lab
+	$(BIN)/python -m tools.lab_copies
 	$(BIN)/jupyter lab --notebook-dir lab
 
 lock: $(VENV)/.with-uv ## resolve the dependencies anew, for every platform and supported Python

@@ -10,8 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from biaslib.book import need_libraries
-from biaslib.book.course import commands
+from biaslib.book import course, need_libraries
 from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
@@ -40,8 +39,8 @@ _store_app = typer.Typer(help="Look at and clear the store of computed results."
 _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
 app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
-app.command("course", epilog=_examples("biaslib course student --out handout"))(commands.course)
-app.add_typer(commands.capstone, name="capstone")
+app.command("course", epilog=_examples("biaslib course student --out handout"))(course.course)
+app.add_typer(course.capstone, name="capstone")
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:

@@ -4,7 +4,7 @@ import functools
 import multiprocessing
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -165,6 +165,11 @@ class Setup:
     def recipe(self) -> Recipe:
         """Of the model."""
         raise NotImplementedError
+
+    def config(self, **own: Any) -> TrainingConfig:
+        """How the model is trained: `own`, and what the set-up says under the name that a configuration has for it."""
+        said: Any = {each.name: getattr(self, each.name) for each in fields(TrainingConfig) if each.name in vars(self)}
+        return TrainingConfig(**said | own)
 
     def fingerprint(self) -> str:
         """Hash of the recipe: a set-up in a key stands for all that its model depends on."""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import refused
 
 
 @dataclass(eq=False)
@@ -60,20 +60,12 @@ class Samples:
 
     def __post_init__(self) -> None:
         if self.images.ndim != 4 or self.images.shape[-1] != 3 or self.images.dtype != np.uint8:
-            raise BiaslibError(
-                f"images must be uint8 of shape (N, H, W, 3), not {self.images.dtype} of shape {self.images.shape}; "
-                "convert them before making Samples."
-            )
+            raise refused("samples that are no images", dtype=self.images.dtype, shape=self.images.shape)
         if len(self.labels) != len(self.images):
-            raise BiaslibError(
-                f"{len(self.images)} images but {len(self.labels)} rows of labels: give one row for every image."
-            )
+            raise refused("images without labels", images=len(self.images), labels=len(self.labels))
         for region, mask in self.masks.items():
             if mask.shape != self.images.shape[:3] or mask.dtype != np.bool_:
-                raise BiaslibError(
-                    f"mask {region!r} must be bool of shape {self.images.shape[:3]}, not {mask.dtype} of shape "
-                    f"{mask.shape}; resize or threshold it before making Samples."
-                )
+                raise refused("mask unlike its images", region=region, wanted=self.images.shape[:3], mask=mask)
 
     def __len__(self) -> int:
         return len(self.images)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.models import to_tensor
 
 Images = np.ndarray | torch.Tensor
@@ -54,10 +54,7 @@ def checked_targets(images: np.ndarray | torch.Tensor, targets: Any, batch: int 
     if chosen.ndim == 1:
         chosen = chosen.expand(n, -1)
     if chosen.ndim != 2 or len(chosen) != n or chosen.shape[1] == 0:
-        raise BiaslibError(
-            f"targets must be (T,) for all images or ({n}, T) for each of the {n} images, with T >= 1, "
-            f"not {tuple(torch.as_tensor(targets).shape)}."
-        )
+        raise refused("targets of another shape", n=n, shape=tuple(torch.as_tensor(targets).shape))
     return chosen.long()
 
 
@@ -94,17 +91,11 @@ def logits_of(model: Any, pixels: torch.Tensor) -> torch.Tensor:
 def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """The map (n, C, h, w) and the head that takes it, whatever order the architecture keeps its channels in."""
     if not hasattr(model, "forward_features") or not hasattr(model, "forward_head"):
-        raise BiaslibError(
-            f"{type(model).__name__} cannot be split into a map and a head: give it the methods forward_features and "
-            "forward_head, as the models of biaslib.models.build have."
-        )
+        raise refused("model in one piece", model=type(model).__name__)
     features = model.forward_features(pixels)
     if getattr(features, "ndim", 0) != 4:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
-        raise BiaslibError(
-            f"The model has no map of channels x height x width (its features are {shape}): a class activation map "
-            "needs a convolutional architecture."
-        )
+        raise refused("model without a map", shape=shape)
     if getattr(model, "output_fmt", "NCHW") == "NHWC":
         return features.movedim(3, 1), lambda map_: model.forward_head(map_.movedim(1, 3))
     return features, model.forward_head

@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 from zennit.types import Activation, AvgPool, BatchNorm, Linear, MaxPool
 
 from biaslib.attribution._models import folded, logits_of, normalised_convolutions
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 
 _REMEDY = "explain this model with integrated_gradients or grad_cam, or with rule='toolbox'"
 _KNOWN = (AvgPool, BatchNorm, Linear, MaxPool, nn.Identity, nn.Sequential, nn.Flatten, nn.Dropout, nn.Dropout2d)
@@ -64,16 +64,10 @@ def _merged(model: nn.Module, pixels: torch.Tensor) -> tuple[nn.Module, torch.Te
     pairs, logits = normalised_convolutions(model, pixels)
     merged = folded(model, pixels, pairs, logits)
     if merged is model:
-        raise BiaslibError(
-            "With its batch normalisations merged away the model says something else, so that LRP would explain "
-            f"another model: {_REMEDY}."
-        )
+        raise refused("normalisations that cannot be merged", remedy=_REMEDY)
     for name, module in merged.named_modules():
         if isinstance(module, BatchNorm):
-            raise BiaslibError(
-                f"The layer {name!r} ({type(module).__name__}) does not follow a convolution directly, so it cannot be "
-                f"merged away for LRP: {_REMEDY}."
-            )
+            raise refused("normalisation by itself", name=name, kind=type(module).__name__, remedy=_REMEDY)
     return merged, logits
 
 
@@ -117,10 +111,7 @@ class _RelevanceMode(TorchFunctionMode):
     def _enter_layer(self, layer: nn.Module, inputs: tuple[Any, ...]) -> Any:
         # a rule remembers one input a layer
         if isinstance(layer, Linear | AvgPool) and layer in self.seen:
-            raise BiaslibError(
-                f"LRP has no rule for a layer that runs twice, as a {type(layer).__name__} of this model does: give "
-                f"each use a layer of its own, or {_REMEDY}."
-            )
+            raise refused("layer that runs twice", kind=type(layer).__name__, remedy=_REMEDY)
         self.seen.add(layer)
         map_, *others = inputs
         self.entered.append(map_)
@@ -147,10 +138,7 @@ class _RelevanceMode(TorchFunctionMode):
         if self.entered or not maps:
             return func(*args, **kwargs)
         if kwargs and func in _SUMS | _PRODUCTS:
-            raise BiaslibError(
-                f"LRP has no rule for {func.__name__} with {', '.join(kwargs)}=, as this model has: write it with + or "
-                f"*, or {_REMEDY}."
-            )
+            raise refused("sum with options", name=func.__name__, options=", ".join(kwargs), remedy=_REMEDY)
         if func in _SUMS:
             return _sum(args[0], args[1], self.stabiliser)
         if func in _PRODUCTS:
@@ -163,10 +151,7 @@ class _RelevanceMode(TorchFunctionMode):
             return _mean(func, args[0], args[1:], kwargs, self.stabiliser)
         result = func(*args, **kwargs)
         if isinstance(result, torch.Tensor) and result.is_floating_point() and func.__name__ not in _SHAPES:
-            raise BiaslibError(
-                f"LRP has no rule for {func.__name__}, which {type(self.model).__name__} calls between its layers: "
-                f"make it a layer (as nn.ReLU for relu), or {_REMEDY}."
-            )
+            raise refused("step without a rule", name=func.__name__, model=type(self.model).__name__, remedy=_REMEDY)
         return result
 
 

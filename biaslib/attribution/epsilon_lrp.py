@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from biaslib.attribution._models import Images, Targets, batches, check_outputs, checked_targets, place_of, unchanged
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, refused
 
 
 def epsilon_lrp(
@@ -70,8 +70,5 @@ def _finished(relevance: torch.Tensor, signed: bool, scaled: bool) -> torch.Tens
     # a map whose peak is this near to the smallest float32 has lost its lesser values
     smallest = result.abs().amax(tuple(range(2, result.ndim)))
     if ((smallest < 1e-30) & (peak[:, :, 0, 0, 0] > 0)).any():
-        raise BiaslibError(
-            f"With this eps the relevance shrinks to {float(peak[peak > 0].min()):.0e}, too small for a float32 map: "
-            "pass scaled=True, or a smaller eps."
-        )
+        raise refused("relevance that shrinks", peak=float(peak[peak > 0].min()))
     return result.float()

@@ -14,7 +14,7 @@ from biaslib.attribution._models import (
     place_of,
     unchanged,
 )
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import check_number, refused
 from biaslib.models import to_tensor
 
 
@@ -83,10 +83,7 @@ def completeness_gap(
     """
     chosen = checked_targets(images, targets, batch)
     if shares.ndim != 5 or shares.shape[:3] != (*chosen.shape, 3):
-        raise BiaslibError(
-            f"shares must be {(*chosen.shape, 3)} x height x width, not {tuple(shares.shape)}: "
-            "call integrated_gradients with signed=True."
-        )
+        raise refused("shares that are pooled", wanted=(*chosen.shape, 3), shape=tuple(shares.shape))
     differences = []
     with unchanged(model), torch.no_grad():
         rows = iter(range(len(images)))
@@ -109,10 +106,7 @@ def _baseline(baseline: Images | None, model: nn.Module, index: int, n: int, pix
     given = torch.as_tensor(baseline)
     size = tuple(pixels.shape[1:])
     if not given.is_floating_point() or tuple(given.shape) not in (size, (n, *size)):
-        raise BiaslibError(
-            f"baseline must be normalised floats of shape {size} or {(n, *size)}, not {given.dtype} of shape "
-            f"{tuple(given.shape)}; leave it out for black."
-        )
+        raise refused("baseline of another shape", size=size, sizes=(n, *size), given=given, shape=tuple(given.shape))
     return (given if given.ndim == 3 else given[index]).to(pixels)[None]
 
 

@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from biaslib.attribution._models import Images, Targets, batches, check_outputs, checked_targets, unchanged
-from biaslib.errors import BiaslibError
+from biaslib.errors import refused
 
 
 def attention_rollout(model: Any, images: Images, targets: Targets, *, batch: int = 32) -> torch.Tensor:
@@ -30,10 +30,7 @@ def attention_rollout(model: Any, images: Images, targets: Targets, *, batch: in
             with _Attention() as attention:
                 check_outputs(wanted, model(pixels))
             if not known or len(attention.matrices) != len(model.blocks) or model.global_pool not in ("token", "avg"):
-                raise BiaslibError(
-                    f"The attention of {type(model).__name__} cannot be rolled out: that needs a vision transformer of "
-                    "timm with fused attention in every block, whose answer is the class token's or the patches' mean."
-                )
+                raise refused("attention that is not rolled out", model=type(model).__name__)
             grid = model.patch_embed.dynamic_feat_size(pixels.shape[2:])
             patches = slice(model.num_prefix_tokens, None)
             rows = torch.eye(attention.matrices[0].shape[1]).to(pixels)

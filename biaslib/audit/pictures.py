@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageFile
 
-from biaslib.audit.outlines import Mask, Outline, read_outlines
-from biaslib.audit.tables import listed
+from biaslib.audit.tables import Mask, Outline, listed, read_outlines
 from biaslib.datasets.pictures import UNREADABLE, open_picture
 from biaslib.errors import BiaslibError, refused
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD

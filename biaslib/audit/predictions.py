@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from biaslib import attribution, store, training
 from biaslib.audit.model import ModelUnderAudit, draw
-from biaslib.audit.outlines import Mask, Outline
+from biaslib.audit.tables import Mask, Outline
 from biaslib.datasets.pictures import UNREADABLE
 from biaslib.errors import BiaslibError, refused
 from biaslib.metrics import mask_score, relevance_mass_accuracy, upsample_maps

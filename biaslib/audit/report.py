@@ -74,7 +74,7 @@ def reliability(tables: Container[str]) -> pd.DataFrame:
     """What the dial says of the measures in these tables of an audit, for one model.
 
     The table travels with the package, so that an audit outside a checkout of the book holds it too.
-    `dial.verdicts.reliability_table` makes it from the dial's record, and a test compares the two.
+    `tools/reliability.py` makes it from the dial's record, and a test compares the two.
     """
     recorded = _recorded("reliability")
     rows = recorded[[name in tables for name in recorded["table"]]].reset_index(drop=True)

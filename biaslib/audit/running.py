@@ -17,11 +17,10 @@ from biaslib.audit.findings import ALPHA, permutations_needed
 from biaslib.audit.inputs import LabelledImages, name_column, read_labels
 from biaslib.audit.model import ModelUnderAudit, model_under_audit
 from biaslib.audit.opening import open_model
-from biaslib.audit.outlines import Mask
 from biaslib.audit.pictures import check_files, check_pictures, find_masks
 from biaslib.audit.predictions import Predictions, file_digests, predict
 from biaslib.audit.records import PAGE, Audit, AuditOptions, Shown, name_of
-from biaslib.audit.tables import read
+from biaslib.audit.tables import Mask, read
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, results
 

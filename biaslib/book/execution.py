@@ -16,7 +16,6 @@ from tqdm import tqdm
 from biaslib import store
 from biaslib.book import Project, recorded
 from biaslib.book import parameters as params
-from biaslib.book.course import labs
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, results
 
@@ -76,13 +75,15 @@ def run(
     """
     if out.suffix != ".ipynb" or out.is_dir():
         raise BiaslibError(f"the executed notebook must go to a file that ends in .ipynb, not to {str(out)!r}.")
+    from biaslib.book import lab  # which runs notebooks, too
+
     source, defaults, changed = opened(project, notebook, parameters=parameters, preset=preset)
     commit = results.commit(project.root)  # before the run: an edit during it has no part in it
     started = time.perf_counter()
     with store.replacing(out) as partial:
         executed = _executed(
             notebook,
-            labs.version(source),
+            lab.for_readers(source),
             str(partial),
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
@@ -111,7 +112,7 @@ def run(
         executed.metadata["biaslib"] = about
         if changed:
             _say_what_changed(executed, about, defaults)
-        labs.as_page(executed)
+        lab.as_page(executed)
         _relink(executed, project)
         nbformat.write(executed, partial)
     return about

@@ -1,24 +1,29 @@
-"""Copies of the notebooks that any program shows as a person reads them: `python -m biaslib.book.lab`.
+"""Copies of the notebooks that any program shows as a person reads them; `make lab` opens them in JupyterLab.
 
 The book's pages say in directives and roles what plain Markdown has no words for. In a copy an exercise is a heading,
 its solution folds, a citation is the authors' names, a link to another page is its words, and a number in the text is
 that of the page as last built. A page's arrow gives such a copy, too, and the course hands such copies out.
+
+A lab is a notebook with exercises between `exercise-start` and `exercise-end`, and one text, so that nothing can drift
+apart. The cell tagged `answer` holds the solution between nbgrader's marks, from which the stub is made; the cell
+tagged `check` tries what was written. Cells tagged `wrong`, and with the name of a misconception, are answers that have
+to fail with the sentence of that name; no build runs them. A block `:::{instructor}` is for the teacher alone.
 """
 
+import copy
 import functools
 import re
-import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import nbformat
+from nbformat import NotebookNode
 from pybtex.database import BibliographyData, parse_file
 
 from biaslib import store
-from biaslib.book import Project, execution, find_project
-from biaslib.book.course import checks, labs
+from biaslib.book import Project, execution
+from biaslib.book.course import checks
 from biaslib.errors import BiaslibError, check_known
-from biaslib.store import fingerprint
 
 # an answer of a quiz and its reason; the question of a prediction and its answer
 _REASON = re.compile(r"^- \[[ x]\] (.+?) \*(.+)\*$", re.MULTILINE)
@@ -31,28 +36,17 @@ _BLOCK = re.compile(
 _PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)?(?:book/)?[\w-]+\.(?:md|ipynb)(?:#[^)]*)?\)")
 _COMMAND = re.compile(r"`biaslib run lab_\d` takes [^.]+\.")  # in the head of a lab; it makes the solved page
 _INSTALL = 'This notebook needs biaslib: `pip install ".[book]"` in the folder of biaslib installs it.'
+_SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION\n(.*?)^ *### END SOLUTION$\n?", re.MULTILINE | re.DOTALL)
+_START = re.compile(r"^`{3,}\{exercise-start\}.*\n:label: *(\S+)", re.MULTILINE)
+_END = re.compile(r"^(`{3,})\{exercise-end\}\n\1$\n?", re.MULTILINE)
+_NOTE = re.compile(r"^:::\{instructor\}\n(.*?)^:::$\n?", re.MULTILINE | re.DOTALL)
+_FOLDED = "\n````{{solution}} {label}\n:class: dropdown\n\n```python\n{code}\n```\n````\n"
 _WRONG = "A wrong answer:\n\n```python\n{code}\n```\n\n> {sentence}"
-
-
-def _write(project: Project) -> Path:
-    """Writes a copy of every notebook into the folder `lab`; one that a reader has changed stays as it is."""
-    folder = project.root / "lab"
-    folder.mkdir(exist_ok=True)
-    for name in project.names():
-        file = folder / f"{name}.ipynb"
-        about = execution.about(file)
-        # a copy that is as it was written gives its place to a newer one
-        if not file.exists() or (about and about["cells"] == _fingerprint(nbformat.read(file, as_version=4).cells)):
-            copied = copy_of(project, name)
-            copied.metadata["biaslib"] = {"cells": _fingerprint(copied.cells)}
-            with store.replacing(file) as partial:
-                nbformat.write(copied, partial)
-    return folder
 
 
 def copy_of(project: Project, notebook: str) -> nbformat.NotebookNode:
     """A notebook as a reader may change and run it: not run yet, and with stubs where a lab has answers."""
-    page, source = project.page(notebook), labs.version(execution.read(project, notebook), answer=labs.stub)
+    page, source = project.page(notebook), for_readers(execution.read(project, notebook), answer=stub)
     built = execution.about(page) is not None
     return flattened(project, source, nbformat.read(page, as_version=4) if built else source)
 
@@ -80,7 +74,7 @@ def write_downloads(project: Project, folder: Path) -> None:
     """Puts copies in the place of the notebooks that the pages' arrows give: with outputs, or of a lab with stubs."""
     for file in folder.glob("*.ipynb"):
         page = nbformat.read(project.page(file.stem), as_version=4)
-        plain = copy_of(project, file.stem) if labs.tagged(page, "answer") else flattened(project, page, page)
+        plain = copy_of(project, file.stem) if tagged(page, "answer") else flattened(project, page, page)
         nbformat.write(plain, file)
 
 
@@ -111,7 +105,7 @@ def _handout(project: Project, name: str, version: str) -> nbformat.NotebookNode
     with store.scratch(project.root) as folder:
         execution.run(project, name, folder / "page.ipynb")
         page = nbformat.read(folder / "page.ipynb", as_version=4)
-    notebook = labs.version(source, answer=labs.solved) if version == "solution" else _for_teacher(source)
+    notebook = for_readers(source, answer=solved) if version == "solution" else _for_teacher(source)
     code = ([cell for cell in each.cells if cell.cell_type == "code"] for each in (notebook, page))
     for cell, run in zip(*code, strict=True):
         cell.outputs, cell.execution_count = run.outputs, run.execution_count
@@ -120,14 +114,14 @@ def _handout(project: Project, name: str, version: str) -> nbformat.NotebookNode
 
 def _for_teacher(source: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """With nbgrader's marks around the answers, notes, and wrong answers with the sentences that they hear."""
-    for label, cell in labs.tagged(source, "wrong"):
+    for label, cell in tagged(source, "wrong"):
         sentence = re.sub(r"\{[^}]*\}", "…", checks.TEXTS[label][cell.metadata.tags[1]])  # its numbers come of a run
         text = nbformat.v4.new_markdown_cell(_WRONG.format(code=cell.source, sentence=sentence))
         cell.clear()
         cell.update(text)
     for cell in source.cells:
         cell.source = cell.source.replace(":::{instructor}", ":::{note} For the teacher")
-    return labs.version(source)
+    return for_readers(source)
 
 
 def _plain(text: str, numbers: dict[str, str], literature: BibliographyData) -> str:
@@ -178,9 +172,47 @@ def _numbers(page: nbformat.NotebookNode) -> dict[str, str]:
     return numbers
 
 
-def _fingerprint(cells: list[Any]) -> str:
-    return fingerprint.of_value([cell.source for cell in cells])
+def stub(answer: str, label: str) -> str:
+    """The code of an answer as a reader finds it."""
+    return _SOLUTION.sub(rf'\1raise NotImplementedError("{label}: write your answer here")\n', answer).rstrip()
 
 
-if __name__ == "__main__":
-    print(f"the notebooks are in {_write(find_project())}", file=sys.stderr)
+def solved(answer: str, label: str) -> str:
+    """The code of an answer without the marks around the solution."""
+    return _SOLUTION.sub(r"\2", answer).rstrip()
+
+
+def tagged(notebook: NotebookNode, tag: str) -> list[tuple[str, NotebookNode]]:
+    """The cells with a tag, each with the label of its exercise."""
+    return [(label, cell) for label, cell in _labelled(notebook) if tag in cell.metadata.get("tags", ())]
+
+
+def for_readers(source: NotebookNode, *, answer: Callable[[str, str], str] = lambda code, label: code) -> NotebookNode:
+    """A copy without wrong answers and the teacher's notes; `answer` makes other code of an answer's and its label."""
+    notebook = copy.deepcopy(source)
+    notebook.cells = [cell for cell in notebook.cells if "wrong" not in cell.metadata.get("tags", ())]
+    for label, cell in tagged(notebook, "answer"):
+        cell.source = answer(cell.source, label)
+    for cell in notebook.cells:
+        cell.source = _NOTE.sub("", cell.source)
+    return notebook
+
+
+def as_page(executed: NotebookNode) -> None:
+    """Makes a page of an executed notebook: each answer becomes its stub, and is folded away below its exercise."""
+    answers = {label: cell.source for label, cell in tagged(executed, "answer")}
+    for label, cell in _labelled(executed):
+        if "answer" in cell.metadata.get("tags", ()):
+            cell.source, cell.outputs = stub(cell.source, label), []
+        elif label in answers and (end := _END.search(cell.source)):
+            folded = _FOLDED.format(label=label, code=solved(answers[label], label))
+            cell.source = cell.source[: end.end()].rstrip() + "\n" + folded + cell.source[end.end() :]
+
+
+def _labelled(notebook: NotebookNode) -> Iterator[tuple[str, NotebookNode]]:
+    """Each cell with the label of the exercise that began last before it."""
+    label = ""
+    for cell in notebook.cells:
+        yield label, cell
+        if cell.cell_type == "markdown" and (starts := _START.findall(cell.source)):
+            label = starts[-1]

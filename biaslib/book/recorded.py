@@ -2,16 +2,13 @@
 
 A notebook marks what is worth keeping with `put`; `biaslib run NOTEBOOK --record` collects it with everything needed to
 judge it (parameters, data, device, date, commit, time, versions); `get` reads it back. `make record` makes the records
-that are missing or not of their presets as they stand, one part after another, and commits each when it ends, so that a
-killed call goes on with the next; what it trained stays in the store.
+that are missing or not of their presets as they stand (`tools/recording.py`).
 """
 
 import dataclasses
 import hashlib
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from biaslib import store
-from biaslib.book import Project, find_project
-from biaslib.errors import BiaslibError, refused
+from biaslib.book import find_project
+from biaslib.errors import BiaslibError
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode  # a second and a half, in every notebook
@@ -30,8 +27,6 @@ _MIME = "application/vnd.biaslib.recorded+json"
 # the larger the scale, the sooner a page shows it
 ALL = "all"
 _PRESETS = ("paper", "gpu", "real", "standard", "quick", "smoke")
-# those that records are made with on two cores, in this order: what reads all parts of the dial's record comes last
-MADE_WITH = ("standard_2", "standard_3", "standard_4", "standard_5", "real", "standard")
 
 
 def put(name: str | Mapping[str, Any], values: Any = None) -> None:
@@ -184,67 +179,3 @@ def _encoded(value: Any) -> Any:
         return value
     kind = type(value).__name__
     raise BiaslibError(f"cannot record a {kind}: give numbers, text, lists, mappings, arrays or tables.")
-
-
-def stale(project: Project) -> list[tuple[str, str]]:
-    """The chapters, with their presets, whose record is missing, of other parameters, or of a commit with edits."""
-    return [pair for pair in _wanted(project) if not _is_current(project, *pair)]
-
-
-def make(project: Project, names: list[str]) -> None:
-    """Runs and records the stale chapters, or those of these names, and commits each record.
-
-    A `BiaslibError` is raised where tracked files differ from the commit that a record would name, where a name has no
-    preset to record, and where data are missing.
-    """
-    from biaslib.book import execution  # with what runs notebooks, seconds that no page waits for
-
-    known = _wanted(project)
-    unknown = [name for name in names if name not in dict(known)]
-    if unknown:
-        raise BiaslibError(f"{unknown[0]} is recorded with no preset: choose {', '.join(sorted(dict(known)))}.")
-    parts = [pair for pair in known if pair[0] in names] if names else stale(project)
-    print(f"{len(parts)} to record: {', '.join(f'{name} ({preset})' for name, preset in parts) or 'none'}", flush=True)
-    for name, preset in parts:
-        if edited := _git(project, "status", "--porcelain", "--untracked-files=no").splitlines():
-            raise refused("record of edited files", n=len(edited), first=edited[0].split()[-1])
-        about = execution.run(project, name, project.output / "recording" / f"{name}.ipynb", preset=preset)
-        file = write(name, about)
-        words = f"Record of {name}, preset {preset}: {duration(about['seconds'])}"
-        _git(project, "add", str(file))
-        _git(project, "commit", "--quiet", "--message", words, str(file))
-        print(words, flush=True)
-
-
-def _wanted(project: Project) -> list[tuple[str, str]]:
-    from biaslib.book import parameters
-
-    return [(name, preset) for preset in MADE_WITH for name in parameters.from_preset(project, preset)]
-
-
-def _is_current(project: Project, name: str, preset: str) -> bool:
-    from biaslib.book import execution
-
-    if "recorded.put(" not in (project.notebooks / f"{name}.md").read_text(encoding="utf-8"):
-        return True  # there is nothing to record
-    if (record := get(name, preset)) is None or str(record["commit"]).endswith("-dirty"):
-        return False
-    _, defaults, changed = execution.opened(project, name, parameters=None, preset=preset)
-    # a parameter that came later, with its default, changes nothing, and neither does one that the page has no more
-    ran = {key: value for key, value in record["parameters"].items() if key in defaults}
-    return {**defaults, **ran} == {**defaults, **changed}
-
-
-def _git(project: Project, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(project.root), *arguments], capture_output=True, text=True)
-    if done.returncode:
-        raise BiaslibError(f"git {arguments[0]} failed ({done.stderr.strip()}): records are kept in a git checkout.")
-    return done.stdout
-
-
-if __name__ == "__main__":
-    try:
-        make(find_project(), sys.argv[1:])
-    except BiaslibError as error:
-        print(f"biaslib: {error}", file=sys.stderr)
-        sys.exit(2)

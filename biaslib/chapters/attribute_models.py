@@ -21,7 +21,6 @@ from biaslib.recipes import CELEBA, Drawn, Loaded, Recipe, Setup, load, load_man
 from biaslib.samples import Samples
 from biaslib.statistics import crossed_interval, interval
 from biaslib.store import Calls, fingerprint, stored
-from biaslib.training import TrainingConfig
 from biaslib.worlds.faces import STRENGTH, Faces
 
 # of each source of faces: the protected attribute, and all attributes
@@ -87,13 +86,7 @@ class Experiment(Setup):
     @property
     def recipe(self) -> Recipe:
         """Binary cross-entropy that weighs rare attributes up, as in the paper; by default mirrored at random."""
-        config = TrainingConfig(
-            architecture=self.architecture, outputs=len(self.outputs), weights=self.weights, frozen=self.frozen,
-            loss="binary", epochs=self.epochs, batch=self.batch, optimiser=self.optimiser,
-            learning_rate=self.learning_rate, schedule=self.schedule, hidden=self.hidden,
-            augmentation=self.augmentation, seed=self.seed,
-        )  # fmt: skip
-        rows = None
+        config, rows = self.config(outputs=len(self.outputs), loss="binary"), None
         if self.only or self.correlation:
             correlation = self.correlation and (self.correlation[0], self.tied_to or self.group, self.correlation[1])
             rows = Subset(only=self.only, correlation=correlation, kept=self.kept, seed=self.seed)

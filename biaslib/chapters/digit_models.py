@@ -13,7 +13,6 @@ from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, causal_effect
 from biaslib.recipes import Drawn, Recipe, Setup, load, train
 from biaslib.store import fingerprint, stored
-from biaslib.training import TrainingConfig
 from biaslib.worlds.digits import CORNERS, Digits, Scans, Split, scans_of
 
 _OUTPUTS = (*CORNERS, "group")
@@ -68,10 +67,9 @@ class DigitSetup(Setup):
     @property
     def recipe(self) -> Recipe:
         """LeNet-5, one binary loss for the corners and the group alike, SGD with momentum 0.9 as in the paper."""
-        config = TrainingConfig(
-            architecture=self.architecture, outputs=len(_OUTPUTS), loss="binary", balanced=False, optimiser="sgd",
-            momentum=0.9, learning_rate=self.learning_rate, schedule="cosine", epochs=self.epochs, batch=self.batch,
-            augmentation=(), precision="float32", seed=self.seed,
+        config = self.config(
+            outputs=len(_OUTPUTS), loss="binary", balanced=False, optimiser="sgd", momentum=0.9, schedule="cosine",
+            augmentation=(), precision="float32",
         )  # fmt: skip
         return Recipe(data=self.data("train"), targets=_OUTPUTS, training=config)
 

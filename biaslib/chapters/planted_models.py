@@ -11,12 +11,11 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from biaslib import attribution, metrics, models, training
 from biaslib.attribution import METHODS, Method
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
 from biaslib.statistics.detection import rank_p_values
 from biaslib.store import Calls, stored
-from biaslib.training import TrainingConfig
 from biaslib.worlds.base import World
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
 from biaslib.worlds.pets import Pets
@@ -99,12 +98,8 @@ class PlantedSetup(Setup):
     @property
     def recipe(self) -> Recipe:
         """Cross-entropy; mirrored at random; in float32, which is the faster one for these small networks on a CPU."""
-        config = TrainingConfig(
-            architecture=self.architecture, outputs=len(USE_CASES[self.use_case].classes), weights=self.weights,
-            frozen=self.frozen, epochs=self.epochs, batch=self.batch, optimiser=self.optimiser,
-            learning_rate=self.learning_rate, momentum=0.0, schedule=self.schedule, precision="float32",
-            keep="best" if self.validation else "last", seed=self.seed,
-        )  # fmt: skip
+        outputs, keep = len(USE_CASES[self.use_case].classes), "best" if self.validation else "last"
+        config = self.config(outputs=outputs, momentum=0.0, precision="float32", keep=keep)
         recipe = target_of_world(self.data("train", self.images, strength=self.strength, seed=self.seed), config)
         # generated validation images share no seed with training or test images
         chosen_by = self.data("val", self.validation, strength=self.strength, seed=TEST_SEED - 1 - self.seed)
@@ -144,9 +139,7 @@ def biased_and_unbiased(
     """
     starts, kept = weights or [""] * len(architectures), frozen or [0] * len(architectures)
     if not set(references) <= set(REFERENCES) or models < 2 or not len(use_cases) == len(images) == len(epochs):
-        raise BiaslibError(
-            "a reference is random or paper, models at least 2, and every use case has its training_images and epochs."
-        )
+        raise refused("models that are not described")
     if not len(architectures) == len(starts) == len(kept):
         raise BiaslibError("every one of architectures has its weights and its number of frozen convolutions, or none.")
     return [

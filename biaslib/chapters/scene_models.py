@@ -25,7 +25,6 @@ from biaslib.mitigation.resampling import Resampled
 from biaslib.recipes import CRITERION, Data, Drawn, Loaded, Recipe, Setup, load, train
 from biaslib.samples import Samples
 from biaslib.store import Calls, stored
-from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Joint, Objective
 from biaslib.worlds.scenes import OBJECTS, Scenes
 
@@ -81,11 +80,7 @@ class JointSetup(Setup):
             rows = Resampled(attributes=self.attributes, group=self.group, eps=eps, seed=self.seed)
             table = data.table()
             epochs = max(1, round(epochs * len(table) / len(rows.chosen(table))))
-        config = TrainingConfig(
-            architecture=self.architecture, outputs=objective.outputs, weights=self.weights, epochs=epochs,
-            batch=self.batch, optimiser=self.optimiser, learning_rate=self.learning_rate, seed=self.seed,
-            **self.further,
-        )  # fmt: skip
+        config = self.config(outputs=objective.outputs, epochs=epochs, **self.further)
         targets = (*self.attributes, self.group)
         return Recipe(data=data, targets=targets, training=config, objective=objective, rows=rows)
 

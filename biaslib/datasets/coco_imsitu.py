@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.datasets import pictures, registry
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, refused
 from biaslib.samples import Samples
 
 # Hendricks et al. 2018: baseline_ft is the plain captioner; the others change its data (balanced), its loss (upweight)
@@ -112,9 +112,7 @@ def coco_captioned(captioner: str, image_ids: pd.Index) -> pd.DataFrame:
     texts = _captions(captioner)
     unknown = image_ids.difference(texts.index)
     if len(unknown):
-        raise BiaslibError(
-            f"{captioner} has no caption of image {unknown[0]}: ask for images of COCO's validation set."
-        )
+        raise refused("image without a caption", captioner=captioner, image=unknown[0])
     texts = texts.loc[image_ids]
     labels = captioned_objects(texts, coco_objects()).set_index(image_ids)
     labels.insert(0, "group", captioned_gender(texts))

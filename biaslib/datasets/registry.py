@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from biaslib import store
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, refused
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # what authors list by name, such as CelebA's attributes
@@ -82,10 +82,7 @@ class Dataset:
         """`path` itself; where nothing lies there, a BiaslibError with the official source and how to get it."""
         if path.exists():
             return path
-        raise BiaslibError(
-            f"{path} is missing: it belongs to {self.title} (official source: {self.source}; licence: "
-            f"{self.licence}); {self.how_to_get()}, or point BIASLIB_DATA at the folder that holds it."
-        )
+        raise refused("missing file of a data set", path=path, of=self, get=self.how_to_get())
 
     @contextlib.contextmanager
     def reading(self, path: Path, why: str = "") -> Iterator[None]:
@@ -116,9 +113,7 @@ def read() -> dict[str, Dataset]:
     except FileNotFoundError as error:
         raise BiaslibError(f"{error.filename} is missing: use biaslib from a checkout of its repository.") from error
     except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
-        raise BiaslibError(
-            f"{path} is not a registry of datasets ({error}); restore it from the repository."
-        ) from error
+        raise refused("damaged registry", path=path, error=error) from error
 
 
 @functools.lru_cache(maxsize=1)  # a plan asks for it once a model
@@ -166,9 +161,7 @@ def fetch(name: str) -> Path:
     dataset = get(name)
     folder = root()
     if not dataset.archives:
-        raise BiaslibError(
-            f"{dataset.title} cannot be fetched by a command: {dataset.by_hand} (licence: {dataset.licence})."
-        )
+        raise refused("data set to get by hand", title=dataset.title, by_hand=dataset.by_hand, licence=dataset.licence)
     if dataset.files and check(name)["state"].isin(("ok", "present")).all():
         return folder
     try:
@@ -177,15 +170,10 @@ def fetch(name: str) -> Path:
             for archive in dataset.archives:
                 _fetch_archive(dataset, archive, folder, scratch)
     except OSError as error:
-        raise BiaslibError(
-            f"cannot write {folder}: {error}; free the space or point BIASLIB_DATA elsewhere."
-        ) from error
+        raise refused("folder that cannot be written", folder=folder, error=error) from error
     files = check(name).set_index("file")["state"]
     if wrong := list(files.index[files.isin(("missing", "damaged"))]):
-        raise BiaslibError(
-            f"{dataset.title} was fetched, but {len(wrong)} of its files are missing or not the official ones, "
-            f"{wrong[0]} first; see `biaslib data check {name}`."
-        )
+        raise refused("fetched files that are wrong", title=dataset.title, n=len(wrong), first=wrong[0], name=name)
     return folder
 
 
@@ -238,9 +226,7 @@ def _unpack(archive: Path, into: Path) -> None:
             raise BiaslibError(f"{archive.name} is neither a zip nor a tar archive; remove it and fetch it again.")
     except (*_DAMAGED, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # a broken gzip or bz2 stream carries no number
-            raise BiaslibError(
-                f"{archive.name} cannot be unpacked into {into}: {error.strerror}; see to that first."
-            ) from error
+            raise refused("archive that cannot be unpacked", archive=archive, into=into, error=error) from error
         raise BiaslibError(f"{archive.name} is damaged ({error}); remove it and fetch it again.") from error
 
 
@@ -269,15 +255,11 @@ def _download(dataset: Dataset, archive: _Archive, scratch: Path) -> Path:
     try:
         return Path(pooch.retrieve(archive.url, known_hash=archive.hash, fname=file, path=scratch, progressbar=bar))
     except ValueError as error:  # pooch's word for a wrong checksum
-        raise BiaslibError(
-            f"{archive.url} did not give the official file of {dataset.title} ({error}); try again later, "
-            f"or get it from {dataset.source}."
-        ) from error
+        raise refused("file that is not the official one", archive=archive, of=dataset, error=error) from error
     except requests.RequestException as error:
         by_hand = f": {dataset.by_hand}" if dataset.by_hand else ""
-        raise BiaslibError(
-            f"cannot reach {archive.url} for {dataset.title} ({type(error).__name__}); check the network, "
-            f"or get it by hand from {dataset.source}{by_hand}."
+        raise refused(
+            "source out of reach", archive=archive, of=dataset, kind=type(error).__name__, by_hand=by_hand
         ) from error
 
 
@@ -304,14 +286,9 @@ def _judge(archive: Path, member: str, *, plain: bool) -> None:
     # a backslash or a drive letter would be a way out on Windows, a null byte ends a name early
     path = PurePosixPath(member)
     if path.is_absolute() or ".." in path.parts or any(sign in member for sign in "\\:\0"):
-        raise BiaslibError(
-            f"{archive.name} holds {member!r}, which would be written outside its folder; nothing of it was unpacked."
-        )
+        raise refused("member outside its folder", archive=archive.name, member=member)
 
 
 def _judge_size(archive: Path, unpacked: int) -> None:
     if unpacked > _MOST_TIMES * archive.stat().st_size + _ALWAYS:
-        raise BiaslibError(
-            f"{archive.name} would unpack to more than {_MOST_TIMES} times its own size, which no data set does; "
-            "nothing of it was unpacked."
-        )
+        raise refused("archive that grows", archive=archive.name, times=_MOST_TIMES)

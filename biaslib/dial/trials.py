@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib import recipes
-from biaslib.errors import BiaslibError, check_known, check_number
+from biaslib.errors import BiaslibError, check_known, check_number, refused
 from biaslib.recipes import Drawn, Recipe, Setup
 from biaslib.store.files import beside
 from biaslib.training import TrainingConfig
@@ -76,10 +76,7 @@ class Trial(Setup):
         if self.world == "scenes" and self.architecture not in (None, usual):
             raise BiaslibError(f"Scenes have models of one architecture, {usual}: leave it out.")
         if self.explained < 1 or self.test_images % self.explained:
-            raise BiaslibError(
-                f"explained must divide the {self.test_images} test images, so that each is drawn as often as any "
-                f"other; {self.explained} does not."
-            )
+            raise refused("explained images that do not divide", images=self.test_images, explained=self.explained)
 
     @property
     def place(self) -> _Place:
@@ -154,9 +151,8 @@ def grid(
     """
     images, epochs = images or [None] * len(names), epochs or [None] * len(names)
     if not len(names) == len(images) == len(epochs):
-        raise BiaslibError(
-            f"give training images and epochs for each world: {len(images)} and {len(epochs)} numbers are not "
-            f"{len(names)} ({', '.join(names)})."
+        raise refused(
+            "worlds without numbers", images=len(images), epochs=len(epochs), worlds=len(names), names=", ".join(names)
         )
     return [
         Trial(world=name, strength=float(strength), seed=seed + number, images=n, epochs=passes, **shared)

@@ -6,13 +6,12 @@ these tables `risk_score` is a metric's value, turned so that it is larger where
 
 import functools
 from collections.abc import Sequence
-from dataclasses import astuple
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from biaslib.dial.catalogue import AUDIT_MEASURES, EXACT, METRICS, Metric
+from biaslib.dial.catalogue import EXACT, METRICS, Metric
 from biaslib.dial.measuring import Case, measured
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
@@ -239,32 +238,6 @@ def against_reference(table: pd.DataFrame) -> pd.DataFrame:
         p = [detection.p_value([score], reference, side="above") for score, reference in compared]
         parts.append(part.assign(distance=[_distance(*pair) for pair in compared], p=p))
     return pd.concat(parts).sort_index()
-
-
-def reliability_table(recorded_numbers: pd.DataFrame, recorded_powers: pd.DataFrame) -> pd.DataFrame:
-    """The table that travels with `biaslib.audit` (`reliability.csv`), from both tables of the dial's record.
-
-    A row a measure: `table` (of an audit), `measure` and `images` (`AUDIT_IMAGES`); `accused`, `low`, `high` and `n`:
-    the share of unbiased models that it reports alone, by the rule of `statistics.detection`; and a column a world with
-    the strength from which on so many images show the bias in 80 % of audits, in words.
-    """
-    counts = false_positive_counts(on_usual_architecture(from_record(recorded_numbers)))
-    rates = false_positive_rates(counts)
-    thresholds = detection_thresholds(on_usual_architecture(from_record(recorded_powers)))
-    audits = thresholds[(thresholds["images"] == AUDIT_IMAGES) & (thresholds["models"] == 1)]
-    smallest = audits.set_index(["metric", "world"])["strength"]
-
-    def words(strength: float | None) -> str:
-        if strength is None:
-            return "not measured"
-        return "at no strength" if np.isnan(strength) else f"from {strength:g} on"
-
-    rows = [
-        (name, measure, AUDIT_IMAGES, *astuple(rates[metric])[:4], *(words(smallest.get((metric, w))) for w in PLACES))
-        for name, (measure, metric) in AUDIT_MEASURES.items()
-        if metric in rates
-    ]
-    return pd.DataFrame(rows, columns=["table", "measure", "images", "accused", "low", "high", "n", *PLACES])
 
 
 def _with_risk_scores(table: pd.DataFrame, further: Sequence[Metric] = ()) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from biaslib.errors import BiaslibError
-from biaslib.figures import labels, theme
+from biaslib.figures import theme
 from biaslib.figures.pieces import remember_values, tooltip
 from biaslib.figures.table import number
 
@@ -74,7 +74,7 @@ def line_plot(
     ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
     ax.grid(axis="x", visible=False)
     if by is not None:
-        labels.name_lines(ax, ends)
+        theme.name_lines(ax, ends)
     return theme.figure_of(ax)
 
 
@@ -147,7 +147,7 @@ def dot_plot(
     ax.spines["left"].set_visible(False)
     ax.set(xlabel=x_label, ylabel="")
     kinds = [(f"{_SIGNS[shape]} {kind}", colour) for kind, _, colour, shape in series if by is not None]
-    labels.names_above(ax, kinds + [(f"| {reference_name}", theme.MUTED)] * bool(reference_name))
+    theme.names_above(ax, kinds + [(f"| {reference_name}", theme.MUTED)] * bool(reference_name))
     return theme.figure_of(ax)
 
 
@@ -192,7 +192,7 @@ def scatter(
     ax.set(xlabel=x_label, ylabel="")
     ax.set_title(y_label, fontweight="normal", color=theme.MUTED)
     names = {i: str(item) for i, item in enumerate(rows[name]) if item in chosen}
-    labels.beside_points(ax, np.stack([across, up], axis=1), names)
+    theme.beside_points(ax, np.stack([across, up], axis=1), names)
     return theme.figure_of(ax)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import numpy as np
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,10 +44,7 @@ def broadcast_shape(what: str, first: tuple[int, ...], second: tuple[int, ...]) 
     try:
         return np.broadcast_shapes(first, second)
     except ValueError as error:
-        raise BiaslibError(
-            f"The leading dimensions of {what}, {first} and {second}, do not broadcast: insert an axis with [:, None] "
-            "where one is missing."
-        ) from error
+        raise refused("leading dimensions that differ", what=what, first=first, second=second) from error
 
 
 def checked_maps(maps: Any, what: str = "maps") -> np.ndarray:
@@ -63,10 +60,7 @@ def checked_masks(masks: Any) -> np.ndarray:
     """The masks (..., h, w) as NumPy; a BiaslibError where they are not bool or have no pixel."""
     values = to_numpy(masks)
     if values.dtype != np.bool_ or values.ndim < 2 or values.size == 0:
-        raise BiaslibError(
-            f"The masks must be bool (..., h, w) with at least one pixel, not {values.dtype} of shape {values.shape}; "
-            "compare them with a threshold first."
-        )
+        raise refused("masks that are not bool", dtype=values.dtype, shape=values.shape)
     return values
 
 

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, refused
 from biaslib.metrics.counting import SetCounts, count_sets
 from biaslib.metrics.labels import Labels
 
@@ -174,10 +174,7 @@ def bias_amplification(
     width = train.attributes.shape[1]
     largest = width if max_size is None else min(max_size, width)
     if not 1 <= min_size <= largest:
-        raise BiaslibError(
-            f"There is no set of at least {min_size} and at most {largest} of {width} attributes: "
-            "choose 1 <= min_size <= max_size."
-        )
+        raise refused("no set of that size", least=min_size, most=largest, width=width)
     # what the kind takes as given is put back to the truth
     if kind == "group_to_attribute":
         predicted = Labels(predicted.attributes, test.groups)
@@ -200,34 +197,22 @@ def _check_comparable(train: Labels, test: Labels, predicted: Labels, n_groups: 
         raise BiaslibError(f"{len(predicted)} predictions for {len(test)} test images: predict every test image once.")
     widths = [labels.attributes.shape[1] for labels in (train, test, predicted)]
     if len(set(widths)) > 1:
-        raise BiaslibError(
-            f"train, test and predicted have {widths[0]}, {widths[1]} and {widths[2]} attributes: "
-            "give the same columns in the same order."
-        )
+        raise refused("other attributes", a=widths[0], b=widths[1], c=widths[2])
     if n_groups is None:
         n_groups = 1 + int(max(train.groups.max(), test.groups.max()))
     if n_groups < 2:
         raise BiaslibError("There is one group only: amplification compares two groups or more.")
     for what, labels in (("train", train), ("test", test), ("predicted", predicted)):
         if labels.groups.max() >= n_groups:
-            raise BiaslibError(
-                f"{what} has the group {labels.groups.max()}, but there are {n_groups} groups, 0 to {n_groups - 1}: "
-                "number them from 0 or give a larger n_groups."
-            )
+            raise refused("group beyond the last", what=what, group=labels.groups.max(), n=n_groups, last=n_groups - 1)
     for what, labels in (("train", train), ("test", test)):
         missing = np.setdiff1d(np.arange(n_groups), labels.groups)
         if len(missing):
-            raise BiaslibError(
-                f"Group {missing[0]} of {n_groups} has no image in {what}, so nothing can be said of it: "
-                "leave it out and number the others from 0."
-            )
+            raise refused("group without an image", group=missing[0], n=n_groups, what=what)
         absent = np.flatnonzero(~labels.attributes.any(axis=0))
         if len(absent):
             name = repr(labels.names[absent[0]]) if labels.names else absent[0]
-            raise BiaslibError(
-                f"Attribute {name} never occurs in {what}, so no change of it can be measured: "
-                "drop its column from train, test and predicted."
-            )
+            raise refused("attribute that never occurs", name=name, what=what)
     return n_groups
 
 

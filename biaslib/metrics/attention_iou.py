@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, refused
 from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, checked_maps, checked_masks, grid, like, to_numpy
 
 
@@ -30,10 +30,7 @@ def attention_iou(a: Array, b: Array) -> Array:
     """
     first, second = _shares(a, "first"), _shares(b, "second")
     if np.shape(a)[-2:] != np.shape(b)[-2:]:
-        raise BiaslibError(
-            f"The maps are on different grids, {grid(a)} and {grid(b)}: resize one to the other's "
-            "(resize_masks does it for masks)."
-        )
+        raise refused("maps on different grids", a=grid(a), b=grid(b))
     broadcast_shape("the maps", first.shape[:-1], second.shape[:-1])
     # einsum, not matmul: all inner products are summed in the same order, so identical maps score exactly 1
     shared = np.einsum("...k,...k->...", first, second)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import refused
 from biaslib.metrics.labels import Labels
 
 # counts of three sides and three groups are then 0.6 GB
@@ -74,11 +74,7 @@ def count_sets(
         return _count_observed(sides, min_size, max_size)
     if work > _MOST_PAIRS:
         most = max(int(side.attributes.sum(axis=1).max(initial=0)) for side in sides[:2])
-        raise BiaslibError(
-            f"With {width} attributes, up to {most} of them on one image, all images together have up to {work:.1e} "
-            f"sets, more than the {_MOST_PAIRS:.1e} that can be counted: give a smaller max_size, drop attributes, or "
-            "take sets='observed'."
-        )
+        raise refused("too many sets to count", width=width, most=most, work=work, limit=_MOST_PAIRS)
     return _count_by_levels(sides, min_size, max_size)
 
 

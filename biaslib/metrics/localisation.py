@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.ndimage import distance_transform_edt
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.metrics._arrays import AnyArray, Array, broadcast_shape, checked_maps, checked_masks, grid, like
 
 
@@ -82,10 +82,7 @@ def upsample_maps(maps: Array, height: int, width: int) -> Array:
     """
     coarse = checked_maps(maps)
     if height < coarse.shape[-2] or width < coarse.shape[-1]:
-        raise BiaslibError(
-            f"Maps of {grid(coarse)} cannot be enlarged to {height} x {width}: "
-            "give the size of the image, or make the masks smaller with resize_masks."
-        )
+        raise refused("maps larger than the image", maps=grid(coarse), height=height, width=width)
     import torch  # here and not above, as it takes seconds and no score needs it
     from torch.nn.functional import interpolate
 
@@ -115,10 +112,7 @@ def _of_each_pair(score: Callable[[np.ndarray, np.ndarray], float], relevance: A
     """The score of every map and region, (...), NaN where the map has no finite mass or the region no pixel."""
     maps, regions = checked_maps(relevance), checked_masks(mask)
     if maps.shape[-2:] != regions.shape[-2:]:
-        raise BiaslibError(
-            f"The maps are {grid(maps)} and the masks {grid(regions)}: enlarge the maps with upsample_maps, "
-            "or make the masks as the maps are."
-        )
+        raise refused("masks of other grids than the maps", maps=grid(maps), masks=grid(regions))
     shape = broadcast_shape("the maps and of the masks", maps.shape[:-2], regions.shape[:-2])
     maps = np.broadcast_to(maps, (*shape, *maps.shape[-2:]))
     regions = np.broadcast_to(regions, maps.shape)
@@ -127,9 +121,7 @@ def _of_each_pair(score: Callable[[np.ndarray, np.ndarray], float], relevance: A
     for place in np.ndindex(shape):
         values, region = maps[place].ravel(), regions[place].ravel()
         if (values < 0).any():
-            raise BiaslibError(
-                "The relevance holds negative values: square signed maps (and add up the channels), or clip them."
-            )
+            raise refused("signed relevance")
         if 0 < values.max() < np.inf and region.any():
             scores[place] = score(values, region)
     return scores

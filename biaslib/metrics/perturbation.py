@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 from biaslib.metrics._arrays import AnyArray, Array, like, to_numpy
 
 
@@ -57,10 +57,7 @@ def perturbation_curves(
     tops, lefts = np.arange(0, height, region), np.arange(0, width, region)
     available = len(tops) * len(lefts)
     if not 1 <= steps <= available:
-        raise BiaslibError(
-            f"An image of {height} x {width} pixels has {available} regions of {region} x {region}, so steps must be "
-            f"between 1 and {available}, not {steps}: take fewer steps or smaller regions."
-        )
+        raise refused("steps beyond the regions", height=height, width=width, n=available, region=region, steps=steps)
     if batch is None:
         from biaslib.models import cached_batch  # here and not above, as it imports torch, which takes seconds
 
@@ -131,10 +128,7 @@ def _region_sums(relevance: AnyArray | None, shape: tuple[int, ...], tops: np.nd
         return np.zeros((shape[0], len(tops) * len(lefts)))
     maps = to_numpy(relevance)
     if maps.shape != shape or maps.dtype.kind not in "fiub":
-        raise BiaslibError(
-            f"relevance must be numbers of shape {shape}, as the images have, not {maps.dtype} of shape {maps.shape}; "
-            "upsample_maps enlarges coarser maps."
-        )
+        raise refused("relevance of another shape", wanted=shape, dtype=maps.dtype, shape=maps.shape)
     # map by map: as float64 the maps of a test set would fill the memory
     rows = (np.add.reduceat(image.astype(np.float64), tops, axis=0) for image in maps)
     return np.stack([np.add.reduceat(sums, lefts, axis=1).ravel() for sums in rows])
@@ -144,9 +138,7 @@ def _checked_images(images: AnyArray) -> np.ndarray:
     pixels = to_numpy(images)
     numbers = pixels.dtype == np.uint8 or pixels.dtype.kind == "f"
     if pixels.ndim != 4 or pixels.shape[3] != 3 or pixels.size == 0 or not numbers:
-        raise BiaslibError(
-            f"images must be uint8 or float (N, H, W, 3) with N >= 1, not {pixels.dtype} of shape {pixels.shape}."
-        )
+        raise refused("images of another type", dtype=pixels.dtype, shape=pixels.shape)
     return pixels
 
 
@@ -171,10 +163,7 @@ def _checked_range(value_range: tuple[float, float] | None, pixels: np.ndarray) 
 
 def _checked_scores(scores: np.ndarray, n: int, targets: np.ndarray) -> np.ndarray:
     if scores.ndim != 2 or len(scores) != n:
-        raise BiaslibError(
-            f"predict must give scores of shape ({n}, T) for {n} images, not {scores.shape}: "
-            "leave the axis of the classes in."
-        )
+        raise refused("scores without their classes", n=n, shape=scores.shape)
     if targets.min() < 0 or targets.max() >= scores.shape[1]:
         wrong = targets.min() if targets.min() < 0 else targets.max()
         raise BiaslibError(f"There is no target {wrong}: predict gives {scores.shape[1]} scores, counted from 0.")

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, refused
 from biaslib.metrics._arrays import Array, checked_binary, like, to_numpy
 from biaslib.metrics.counting import count_sets
 from biaslib.metrics.labels import Labels
@@ -78,24 +78,16 @@ def set_average_precision(
     truth, score = _checked(labels, logits)
     seen = to_numpy(train)
     if seen.ndim != 2 or seen.shape[1] != truth.shape[1]:
-        raise BiaslibError(
-            f"train has the shape {seen.shape} but the test images have {truth.shape[1]} attributes: "
-            "give (M, A) with the same columns in the same order."
-        )
+        raise refused("training labels of other attributes", shape=seen.shape, width=truth.shape[1])
     largest = truth.shape[1] if max_size is None else min(max_size, truth.shape[1])
     if not 1 <= min_size <= largest:
-        raise BiaslibError(
-            f"sizes of sets go from 1 to {truth.shape[1]} with min_size <= max_size, not from {min_size} to {max_size}."
-        )
+        raise refused("sizes of sets out of range", width=truth.shape[1], least=min_size, most=max_size)
     check_known("sets", sets, ("observed", "all"))
     sides = [Labels(side, np.zeros(len(side), int)) for side in (seen, truth, truth)]
     counts = count_sets(*sides, n_groups=1, min_size=min_size, max_size=largest, observed=sets == "observed")
     members = counts.members(np.arange(counts.n_sets))
     if len(members) * len(truth) > _MOST_PAIRS:
-        raise BiaslibError(
-            f"{len(members):,} sets on {len(truth):,} images are too many to rank: "
-            "give a smaller max_size, or take sets='observed'."
-        )
+        raise refused("too many sets to rank", sets=len(members), images=len(truth))
     log_probability = -np.logaddexp(0, -score)
     step = max(1, _BLOCK // len(truth))
     pieces = (members[start : start + step] for start in range(0, len(members), step))
@@ -141,10 +133,7 @@ def _checked(labels: Array, scores: Array) -> tuple[np.ndarray, np.ndarray]:
     """Labels (N, A) as bool and scores (N, A) as float64."""
     truth, score = checked_binary("labels", labels, "threshold them first"), to_numpy(scores).astype(np.float64)
     if truth.ndim != 2 or truth.shape != score.shape or truth.size == 0:
-        raise BiaslibError(
-            f"labels and scores must both be (N, A) with N, A >= 1, one column an attribute, not {truth.shape} and "
-            f"{score.shape}."
-        )
+        raise refused("labels and scores that differ", labels=truth.shape, scores=score.shape)
     if count := int(np.isnan(score).sum()):
         raise BiaslibError(f"{count} of {score.size} scores are NaN, which have no rank: drop those images.")
     return truth, score

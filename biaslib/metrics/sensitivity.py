@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.metrics._arrays import Array, broadcast_shape, like, to_numpy
 from biaslib.worlds.base import World
 
@@ -46,20 +46,14 @@ def causal_effect(
         return on - off
     other = _scores(predict, world, factors.assign(**{cue: (there == 0).astype(there.dtype)}), size)
     if np.shape(as_drawn) != np.shape(other):
-        raise BiaslibError(
-            f"as_drawn must have the scores' shape {tuple(np.shape(other))}, not {tuple(np.shape(as_drawn))}: "
-            "give predict's scores of these same rows."
-        )
+        raise refused("scores as drawn of another shape", wanted=tuple(np.shape(other)), own=tuple(np.shape(as_drawn)))
     return (like(to_numpy(as_drawn), other) - other) * like(np.where(there == 1, 1, -1).astype(np.int8), other)
 
 
 def _scores(predict: Callable[[np.ndarray], Array], world: World, factors: pd.DataFrame, size: int) -> Array:
     scores = predict(world.render(factors, size=size).images)
     if tuple(np.shape(scores))[-1:] != (len(factors),):
-        raise BiaslibError(
-            f"predict must give one score an image, (..., {len(factors)}), not {tuple(np.shape(scores))}: "
-            "pick one logit or probability."
-        )
+        raise refused("more than one score an image", n=len(factors), shape=tuple(np.shape(scores)))
     return scores
 
 
@@ -135,9 +129,7 @@ def flip_rates(before: Array, after: Array, *, threshold: float = 0.5) -> tuple[
 def _pairs(before: Array, after: Array) -> tuple[np.ndarray, np.ndarray]:
     first, second = to_numpy(before).astype(np.float64), to_numpy(after).astype(np.float64)
     if first.ndim < 1 or second.ndim < 1 or first.shape[-1] != second.shape[-1]:
-        raise BiaslibError(
-            f"before and after are scores of the same images, (..., N), not {first.shape} and {second.shape}."
-        )
+        raise refused("scores of other images", before=first.shape, after=second.shape)
     broadcast_shape("the scores", first.shape[:-1], second.shape[:-1])
     first, second = np.broadcast_arrays(first, second)
     return first, second

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from biaslib.errors import BiaslibError, check_known
+from biaslib.errors import BiaslibError, check_known, refused
 from biaslib.metrics import Labels
 from biaslib.mitigation.resampling import group_shares
 from biaslib.training.objectives import AttributesAndGroup, WithoutMaps, class_weights
@@ -130,10 +130,7 @@ def domain_scores(logits: np.ndarray, rule: str, *, n_groups: int, groups: np.nd
     if rule == "conditional":
         known, n = np.asarray(groups), len(blocks)
         if known.shape != (n,) or known.dtype.kind not in "bui" or not ((known >= 0) & (known < n_groups)).all():
-            raise BiaslibError(
-                f"the conditional rule is told every image's group: groups must be {n} whole numbers from 0 to "
-                f"{n_groups - 1}, one for each row of logits, or take another rule."
-            )
+            raise refused("rule without the groups", n=n, last=n_groups - 1)
         return blocks[np.arange(n), known.astype(np.intp)]
     if rule == "sum_of_probabilities":
         blocks = 0.5 * (1 + np.tanh(blocks / 2))  # the sigmoid, without overflow
@@ -214,20 +211,14 @@ def _checked_scores(
 ) -> tuple[np.ndarray, np.ndarray]:
     scores, by_group = np.asarray(attribute_scores, float), np.asarray(group_scores, float)
     if scores.ndim != 2 or by_group.ndim != 2 or len(scores) != len(by_group) or not len(scores):
-        raise BiaslibError(
-            f"scores must be (N, A) of attributes and (N, G) of groups for the same images, not {scores.shape} and "
-            f"{by_group.shape}."
-        )
+        raise refused("scores of attributes and groups that differ", scores=scores.shape, groups=by_group.shape)
     if not (np.isfinite(scores).all() and np.isfinite(by_group).all()):
         raise BiaslibError("scores must be finite: give log-odds, not probabilities' logarithms of 0.")
     scored, trained = scores.shape[1], train.attributes.shape[1]
     if scored != trained:
         raise BiaslibError(f"{scored} scored attributes but {trained} in the training labels.")
     if train.groups.max() >= by_group.shape[1]:
-        raise BiaslibError(
-            f"the training labels have group {int(train.groups.max())}, but only groups 0 to {by_group.shape[1] - 1} "
-            "are scored."
-        )
+        raise refused("group without a score", group=int(train.groups.max()), last=by_group.shape[1] - 1)
     never = np.flatnonzero(~train.attributes.any(axis=0))
     if len(never):
         raise BiaslibError(f"no training image has attribute {never[0]}, so it has no ratio to keep: leave it out.")

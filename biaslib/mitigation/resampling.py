@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 from biaslib.metrics.labels import Labels
 from biaslib.mitigation.subsampling import subsample_to_mcc
 
@@ -33,10 +33,7 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
     for attribute, has in enumerate(attributes.T):
         counts = np.bincount(groups[has], minlength=n_groups)
         if not counts.all():
-            raise BiaslibError(
-                f"attribute {attribute} cannot be balanced by drawing again, as group {int(counts.argmin())} has no "
-                "image with it: leave the attribute out."
-            )
+            raise refused("attribute that one group lacks", attribute=attribute, group=int(counts.argmin()))
     rng = np.random.default_rng(seed)
     rows = np.arange(len(groups))
     columns = np.column_stack([np.ones(len(groups), bool), attributes])  # the first is everyone's: groups of one size
@@ -51,9 +48,8 @@ def oversample(attributes: np.ndarray, groups: np.ndarray, *, eps: float = 0.025
         if len(rows) > _LARGEST * len(groups):
             break
     worst = int(away[1:].argmax())
-    raise BiaslibError(
-        f"no balance within eps = {eps:g} after {len(rows):,} rows made of {len(groups):,}: attribute "
-        f"{worst} is still {away[1 + worst]:.3f} away; allow a larger eps, or leave the attribute out."
+    raise refused(
+        "no balance by drawing again", eps=eps, n=len(rows), of=len(groups), worst=worst, away=away[1 + worst]
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 
 # Shares of the attribute and of the group that are looked at together, and how often the best are looked at closer.
 _GRID, _ROUNDS, _NEAR = 161, 4, 3
@@ -75,19 +75,13 @@ def subgroup_sizes(available: np.ndarray, targets: Sequence[float], *, size: int
     for search in searches:
         most = int(search.largest().sum() + 0.01)
         if not 2 <= size <= most:
-            raise BiaslibError(
-                f"a correlation of {search.mcc:g} cannot be reached with {size:,} images: the subgroups "
-                f"{_listed(available)} allow at most {most:,}."
-            )
+            raise refused("correlation out of reach", mcc=search.mcc, size=size, groups=_listed(available), most=most)
     for total in sizes:
         tables = [search.whole(total) for search in searches]
         if all(len(table) for table in tables):
             return np.stack(tables)
     missed = wanted[[len(table) for table in tables].index(0)]
-    raise BiaslibError(
-        f"no {size:,} images have a correlation within {_TOLERANCE:g} of {missed:g}: with the subgroups "
-        f"{_listed(available)} whole numbers come no nearer; take another size, or a larger tolerance."
-    )
+    raise refused("no correlation of that size", size=size, within=_TOLERANCE, missed=missed, groups=_listed(available))
 
 
 @dataclass(frozen=True)

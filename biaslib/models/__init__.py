@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import refused
 from biaslib.models.building import build, cached_batch, first_layers, normalisation, pinned, to_tensor
 
 __all__ = ["build", "cached_batch", "device", "first_layers", "normalisation", "pinned", "placed", "to_tensor"]
@@ -24,10 +24,7 @@ def device() -> torch.device:
     try:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:  # an unknown name; a device that is not there or not built in
-        raise BiaslibError(
-            f"BIASLIB_DEVICE is {chosen!r}, which torch cannot use here: choose cpu, cuda, cuda:1 or mps, or leave it "
-            "out."
-        ) from error
+        raise refused("device that is not here", chosen=chosen) from error
     return torch.device(chosen)
 
 

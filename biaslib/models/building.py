@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from biaslib.errors import BiaslibError, check_number, reason
+from biaslib.errors import BiaslibError, check_number, reason, refused
 from biaslib.models.networks import IMAGENET_MEAN, IMAGENET_STD, OURS
 from biaslib.samples import MappedRows
 
@@ -129,10 +129,7 @@ def _public_model(architecture: str, outputs: int, weights: str | Path | None) -
         return timm.create_model(architecture, pretrained=pretrained, num_classes=outputs)
     except Exception as error:  # the hub's clients raise types of their own, which change with their versions
         if pretrained:
-            raise BiaslibError(
-                f"The ImageNet weights of {architecture!r} cannot be had from here ({reason(error)}): "
-                "download them elsewhere and give the file's path as `weights`."
-            ) from error
+            raise refused("weights that cannot be had", architecture=architecture, reason=reason(error)) from error
         raise BiaslibError(f"timm cannot build {architecture!r}: {reason(error)}.") from error
 
 
@@ -165,10 +162,7 @@ def _load(model: nn.Module, path: Path) -> None:
     first = next(key for key in wrong if not key.startswith(last))
     problem = "is missing" if first in missing else "has another shape" if first in misfits else "is unknown"
     others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    raise BiaslibError(
-        f"The weights in {path} do not fit the model: {first!r} {problem}{others}; "
-        "name the architecture that was saved."
-    )
+    raise refused("weights of another model", path=path, first=first, wrong=problem, others=others)
 
 
 def read_state(path: Path) -> tuple[dict[str, torch.Tensor], str]:
@@ -181,10 +175,7 @@ def read_state(path: Path) -> tuple[dict[str, torch.Tensor], str]:
             return _without_prefix(safetensors.torch.load_file(file), "")
         found = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise BiaslibError(
-            f"The weights file {file} is damaged or holds more than tensors, and is not opened for safety: "
-            "save `model.state_dict()` alone."
-        ) from error
+        raise refused("weights that are not opened", file=file) from error
     except Exception as error:  # the readers raise whatever a damaged file, or a text, leads them into
         raise BiaslibError(f"The weights file {file} cannot be read: it is damaged or of another kind.") from error
     return _without_prefix(*_unwrapped(found, file))
@@ -198,10 +189,7 @@ def weights_file(path: Path) -> Path:
     if inside:
         return inside[0]
     if (path / "model.json").is_file():
-        raise BiaslibError(
-            f"The folder {path} holds weights of TensorFlow.js: convert them once, in a checkout of the book, with "
-            f"`python tools/tfjs_to_safetensors.py {path}`."
-        )
+        raise refused("weights of TensorFlow.js", path=path)
     raise BiaslibError(f"The folder {path} holds no {' and no '.join(_IN_A_FOLDER)}: give the weights file itself.")
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 import torch
 from torch import nn
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import refused
 
 # of pixels in [0, 1]: every network here but LeNet-5 sees them less this mean, divided by this deviation
 IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
@@ -68,10 +68,7 @@ class _LeNet5(_Split):
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:
         """(N, 3, 28, 28) -> the last map (N, 16, 10, 10), or 8 x 8 without padding."""
         if images.shape[2:] != (28, 28):
-            raise BiaslibError(
-                f"'lenet5' takes pictures of 28 x 28 pixels, not {images.shape[2]} x {images.shape[3]}: "
-                "choose size 28, or the architecture 'small'."
-            )
+            raise refused("pictures too large for LeNet-5", height=images.shape[2], width=images.shape[3])
         return self.features(images.mean(1, keepdim=True))
 
     def forward_head(self, features: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.stats
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.statistics.intervals import Comparison, Interval, check_confidence, widened
 
 _RESAMPLES = 2000  # of a bootstrap
@@ -108,9 +108,7 @@ def crossed_welch(a: np.ndarray, b: np.ndarray) -> Comparison:
     """
     kinds = [table[~np.isnan(table).all(axis=1)] for table in (_checked(a), _checked(b))]
     if kinds[0].shape[1] != kinds[1].shape[1]:
-        raise BiaslibError(
-            f"a has {kinds[0].shape[1]} images and b {kinds[1].shape[1]}: give the values on the same images."
-        )
+        raise refused("other images", a=kinds[0].shape[1], b=kinds[1].shape[1])
     n = (len(kinds[0]), len(kinds[1]))
     means = [np.nanmean(kind, axis=1) for kind in kinds]
     difference = float(means[0].mean() - means[1].mean()) if min(n) > 0 else np.nan

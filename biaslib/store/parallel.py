@@ -14,7 +14,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Process
 from pathlib import Path
 from typing import Any, Final
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.store import results as store
 
 _PATIENCE = 10.0  # seconds until a scheduler that does not answer counts as absent
@@ -95,10 +95,7 @@ def workers() -> Iterator[tuple[Executor, int]]:
             yield found
     except (BrokenExecutor, CancelledError, ConnectionError) as error:
         who = f"the Dask scheduler at {address} or its workers" if address else "a worker process"
-        raise BiaslibError(
-            f"{who} ended before the work was done (killed, or out of memory?): what was finished is kept, and the "
-            "same command goes on from there."
-        ) from error
+        raise refused("worker that ended", who=who) from error
 
 
 @contextlib.contextmanager
@@ -178,16 +175,11 @@ def _dask(address: str) -> Iterator[tuple[Executor, int]]:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
-        raise BiaslibError(
-            f"sending work to the scheduler at {address} needs Dask: run `pip install 'dask[distributed]'`, or leave "
-            "--scheduler and $BIASLIB_SCHEDULER out."
-        ) from error
+        raise refused("scheduler without Dask", address=address) from error
     try:
         client = Client(address, timeout=_PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
-        raise BiaslibError(
-            f"no Dask scheduler answers at {address}: start one with `dask scheduler`, or leave --scheduler out."
-        ) from error
+        raise refused("scheduler that does not answer", address=address) from error
     try:
         known = client.scheduler_info(n_workers=-1)["workers"].values()
         if not known:
@@ -208,8 +200,5 @@ def _in_store(place: tuple[str, str], function: Callable[..., Any], *arguments: 
     folder, mark = place
     os.environ.setdefault("BIASLIB_STORE", folder)
     if store.mark(make=False) != mark:
-        raise BiaslibError(
-            f"the worker on {platform.node()} keeps its results in {store.root()}, which is not the store {folder} of "
-            "who sends the work: let both see one folder, and name it on the worker by BIASLIB_STORE."
-        )
+        raise refused("worker with another store", node=platform.node(), own=store.root(), folder=folder)
     return function(*arguments)

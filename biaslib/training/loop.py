@@ -16,7 +16,7 @@ from torch import nn
 from tqdm import tqdm
 
 from biaslib import models, store
-from biaslib.errors import BiaslibError, reason
+from biaslib.errors import BiaslibError, reason, refused
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, parallel
 from biaslib.store.files import SEAL, is_whole, sha256
@@ -277,10 +277,7 @@ def _checked_targets(samples: Samples, targets: Targets, config: TrainingConfig,
     if len(samples) == 0:
         raise BiaslibError("There is nothing to train on: the set is empty.")
     if objective.outputs != config.outputs:
-        raise BiaslibError(
-            f"the objective needs {objective.outputs} outputs, but the configuration has {config.outputs}: "
-            f"set outputs={objective.outputs}."
-        )
+        raise refused("outputs for another objective", needed=objective.outputs, outputs=config.outputs)
     if len(targets) != len(samples):
         raise BiaslibError(f"{len(samples)} images but {len(targets)} targets: give one target for every image.")
     return objective.checked(targets)

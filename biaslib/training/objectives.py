@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 
 Targets = np.ndarray | pd.Series | pd.DataFrame
 
@@ -70,9 +70,7 @@ class Binary:
         """(N, outputs) 0 and 1, float."""
         array = np.asarray(targets)
         if array.ndim != 2 or array.shape[1] != self.outputs or array.dtype.kind not in "bui":
-            raise BiaslibError(
-                f"the binary loss takes (N, {self.outputs}) booleans, not {array.dtype} of shape {array.shape}."
-            )
+            raise refused("targets that are no answers", n=self.outputs, dtype=array.dtype, shape=array.shape)
         if not np.isin(array, (0, 1)).all():
             raise BiaslibError("the binary loss takes 0 and 1 only; for classes take cross-entropy.")
         return torch.tensor(array, dtype=torch.float32)
@@ -96,10 +94,7 @@ class AttributesAndGroup:
         """(N, A + 1), float."""
         array = np.asarray(targets)
         if array.ndim != 2 or array.shape[1] != self.attributes + 1 or array.dtype.kind not in "bui":
-            raise BiaslibError(
-                f"targets must be (N, {self.attributes + 1}) whole numbers, {self.attributes} attributes and the "
-                f"group, not {array.dtype} of shape {array.shape}."
-            )
+            raise refused("joint targets of another shape", columns=self.attributes + 1, of=self, array=array)
         if not np.isin(array[:, :-1], (0, 1)).all():
             raise BiaslibError("attributes must be 0 or 1 in every column but the last, which is the group.")
         _check_classes(torch.tensor(array[:, -1], dtype=torch.long), self.groups)
@@ -110,10 +105,7 @@ class AttributesAndGroup:
         _check_attributes(targets[:, :-1])
         for group in range(self.groups):
             if not (targets[:, -1] == group).any():
-                raise BiaslibError(
-                    f"no training image is of group {group}, so nothing can be learned of it: leave it out and number "
-                    "the others from 0."
-                )
+                raise refused("group that is never trained on", group=group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,17 +131,12 @@ class Joint(AttributesAndGroup):
 def _check_attributes(targets: torch.Tensor) -> None:
     share = targets.mean(0)
     if constant := [str(i) for i, value in enumerate(share) if value in (0, 1)]:
-        raise BiaslibError(
-            f"Target column {', '.join(constant)} has one value only in the training images: leave the column out."
-        )
+        raise refused("targets of one value", columns=", ".join(constant))
 
 
 def _check_classes(classes: torch.Tensor, outputs: int) -> None:
     if len(classes) and (int(classes.max()) >= outputs or int(classes.min()) < 0):
-        raise BiaslibError(
-            f"targets go from {int(classes.min())} to {int(classes.max())} but the model has {outputs} outputs: "
-            "number the classes from 0, or raise `outputs`."
-        )
+        raise refused("classes beyond the outputs", first=int(classes.min()), last=int(classes.max()), outputs=outputs)
 
 
 def class_weights(classes: torch.Tensor, outputs: int) -> torch.Tensor:

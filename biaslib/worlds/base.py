@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslib.errors import BiaslibError, check_known, check_number
+from biaslib.errors import BiaslibError, check_known, check_number, refused
 from biaslib.samples import Samples
 from biaslib.worlds.drawing import chunks
 
@@ -77,10 +77,7 @@ def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.
     """The known columns of a table as arrays; one that is missing, no number or out of range is a `BiaslibError`."""
     missing = [name for name in known if name not in table.columns]
     if missing:
-        raise BiaslibError(
-            f"the table lacks the factor{'s' * (len(missing) > 1)} {', '.join(missing)}: start from the world's "
-            "factors(...) and edit its columns."
-        )
+        raise refused("factors that are missing", s="s" * (len(missing) > 1), missing=", ".join(missing))
     columns = {}
     for name, factor in known.items():
         values = table[name].to_numpy()
@@ -93,9 +90,8 @@ def validated(table: pd.DataFrame, known: Mapping[str, Factor]) -> dict[str, np.
             wrong |= numbers != np.floor(numbers)
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise BiaslibError(
-                f"factor {name!r} must be a {'whole ' * factor.whole}number in [{factor.low:g}, {factor.high:g}], "
-                f"but row {row} has {values[row]!r}."
+            raise refused(
+                "factor out of range", name=name, whole="whole " * factor.whole, of=factor, row=row, value=values[row]
             )
         columns[name] = values.astype(np.uint32) if factor.whole else numbers.astype(np.float32)
     return columns

@@ -10,7 +10,7 @@ import pandas as pd
 from PIL import Image
 from scipy import ndimage
 
-from biaslib.errors import BiaslibError, check_known, check_number
+from biaslib.errors import BiaslibError, check_known, check_number, refused
 from biaslib.samples import Samples
 from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, check_draw
 
@@ -158,10 +158,7 @@ class Digits(World):
 def scans_of(train: Samples, test: Samples) -> Scans:
     """Scans from a data set of grey digits with the label `digit`; without it, or of two sizes, a `BiaslibError`."""
     if train.images.shape[1:] != test.images.shape[1:]:
-        raise BiaslibError(
-            f"training pictures of {train.images.shape[1:3]} pixels and test pictures of {test.images.shape[1:3]}: "
-            "load both at one size."
-        )
+        raise refused("scans of two sizes", train=train.images.shape[1:3], test=test.images.shape[1:3])
     for part in (train, test):
         if "digit" not in part.labels or set(part.labels["digit"]) != set(range(_CLASSES)):
             raise BiaslibError("scans need a label `digit` with all of 0 to 9, in training and in test.")

@@ -4,8 +4,8 @@ import nbformat
 import pytest
 
 from biaslib.book import Project, execution, lab
-from biaslib.book.course import labs
 from tests.book.conftest import NOTEBOOKS, ROOT, write_notebook
+from tools import lab_copies
 
 LIVE = [name for name in NOTEBOOKS if "page.live_dial(" in (ROOT / "notebooks" / f"{name}.md").read_text()]
 BIBLIOGRAPHY = """
@@ -48,7 +48,7 @@ def copied(project, text):
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_copy_holds_no_directive_and_no_role_and_all_of_the_code(name):
     copy = lab.copy_of(Project(ROOT), name)
-    source = labs.version(execution.read(Project(ROOT), name), answer=labs.stub)
+    source = lab.for_readers(execution.read(Project(ROOT), name), answer=lab.stub)
     text = "\n".join(cell.source for cell in copy.cells if cell.cell_type == "markdown")
     assert re.findall(r"\]\([^)]*\.(?:md|ipynb)\b", text) == []
     assert re.findall(r"\{[\w:-]+\}`|^(?:```|:::)\{.*|^:\w+:.*|\)=$", text, re.MULTILINE) == []
@@ -114,13 +114,13 @@ def test_numbers_in_the_text_are_those_of_the_page_as_last_built(literate):
 def test_a_copy_that_a_reader_has_changed_stays(literate):
     write_notebook(literate, "mine", "print(n)")
     write_notebook(literate, "ours", "print(n)")
-    folder = lab._write(literate)
+    folder = lab_copies.write(literate)
     changed = nbformat.read(folder / "mine.ipynb", as_version=4)
     changed.cells[-1].source = "print('changed')"
     nbformat.write(changed, folder / "mine.ipynb")
     for name in ("mine", "ours"):
         write_notebook(literate, name, "print(n + 1)")
-    lab._write(literate)
+    lab_copies.write(literate)
     assert "print('changed')" in (folder / "mine.ipynb").read_text()
     assert "print(n + 1)" in (folder / "ours.ipynb").read_text()
 

@@ -12,6 +12,7 @@ from biaslib.dial.catalogue import EXACT, METRICS, Metric
 from biaslib.dial.trials import Trial, grid
 from biaslib.errors import BiaslibError
 from biaslib.statistics.detection import detection_power
+from tools.reliability import reliability_table
 
 NAMES = ("Worst-group accuracy", "Accuracy gap", "Mask score of the cue", EXACT.name)
 
@@ -153,7 +154,7 @@ def test_a_metric_of_ones_own_is_on_the_board(monkeypatch):
 
 def test_the_table_that_audits_carry_is_that_of_the_recorded_dial():
     values = recorded.get("dial", recorded.ALL)["values"]
-    made = verdicts.reliability_table(values["numbers"], values["powers"])
+    made = reliability_table(values["numbers"], values["powers"])
     assert list(made["table"]) == ["gaps", "amplification", "attention", "regions"]
     with resources.files("biaslib.audit").joinpath("reliability.csv").open(encoding="utf-8") as file:
         pd.testing.assert_frame_equal(pd.read_csv(file), made, rtol=1e-9)

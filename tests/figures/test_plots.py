@@ -11,7 +11,7 @@ from matplotlib.text import Annotation
 
 from biaslib import figures
 from biaslib.errors import BiaslibError
-from biaslib.figures import labels
+from biaslib.figures import theme
 
 
 def marks(ax, kind):
@@ -183,7 +183,7 @@ def test_names_at_line_ends_stay_beside_the_plot(dial):
 
 
 def spread(positions, gap, low=-np.inf, high=np.inf):
-    return labels._spread(np.array(positions, float), gap, low, high)
+    return theme._spread(np.array(positions, float), gap, low, high)
 
 
 def test_spread_moves_only_what_is_out_of_the_ends_and_keeps_the_gap():

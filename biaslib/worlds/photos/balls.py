@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import ndimage
 
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 from biaslib.samples import Samples
 from biaslib.worlds.base import SEED, SHARE, Factor, validated
 from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, rows_of_each, to_uint8
@@ -30,10 +30,7 @@ _SHADE, _REACH = 0.5, 1.5
 def check_square(images: np.ndarray) -> int:
     """The side of the pictures in pixels; refuses those that are not square."""
     if images.shape[1] != images.shape[2]:
-        raise BiaslibError(
-            f"things are planted in square pictures, and these are {images.shape[1]} x {images.shape[2]}: resize or "
-            "crop them and their masks first."
-        )
+        raise refused("pictures that are not square", height=images.shape[1], width=images.shape[2])
     return int(images.shape[1])
 
 
@@ -89,10 +86,7 @@ def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = No
     outside = np.maximum(np.abs(x - 0.5), np.abs(y - 0.5)) + radius > 0.5 + 1e-6
     if outside.any():
         row = int(np.argmax(outside))
-        raise BiaslibError(
-            f"the ball of row {row} (radius {radius[row]:g} around {x[row]:g}, {y[row]:g}) is not inside its picture: "
-            "make it smaller or move it inwards; `photos.plain_corners` finds places."
-        )
+        raise refused("ball outside its picture", row=row, radius=radius[row], x=x[row], y=y[row])
     drawn, region_index = np.empty_like(images), np.zeros(images.shape[:3], np.uint8)
     for part in chunks(len(images), size):
         canvas = images[part].astype(np.float32) / 255
@@ -126,19 +120,13 @@ def insert_balls(
         raise BiaslibError(f"where must be {len(samples)} bools, one a photo, not {where.dtype} of {where.shape}.")
     if beside not in samples.masks:
         known = ", ".join(samples.masks) or "no masks at all"
-        raise BiaslibError(
-            f"there is no mask {beside!r} to keep the ball away from (there are {known}): give one; "
-            "photos.masks_of_boxes makes masks from boxes."
-        )
+        raise refused("no mask beside a ball", beside=beside, known=known)
     object_ = np.asarray(samples.masks[beside])
     table = plain_corners(samples.images, occupied=object_, seed=seed, radius=radius)
     stuck = np.flatnonzero(where & table["ball_x"].isna())
     if len(stuck):
-        raise BiaslibError(
-            f"{len(stuck)} of {where.sum()} photos have no corner with room for a ball beside {beside!r} (rows "
-            f"{', '.join(map(str, stuck[:5]))}{', ...' * (len(stuck) > 5)}): allow smaller balls, or leave out photos "
-            "for which photos.plain_corners has no place (NaN), with and without a ball alike."
-        )
+        rows = ", ".join(map(str, stuck[:5])) + ", ..." * (len(stuck) > 5)
+        raise refused("no room for a ball", n=len(stuck), of=where.sum(), beside=beside, rows=rows)
     images, ball = np.array(samples.images), np.zeros(samples.images.shape[:3], bool)
     images[where], ball[where] = put(images[where], table[where], keep=object_[where])
     masks = {**samples.masks, "ball": ball & ~object_}

@@ -11,7 +11,7 @@ from scipy import ndimage
 
 from biaslib import datasets
 from biaslib.datasets.photos import SCENES
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
 from biaslib.samples import Samples
 from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, draw_agreement, draw_factors, validated
 from biaslib.worlds.drawing import rows_of_each
@@ -234,10 +234,7 @@ def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
     wrong = ~((left >= 0) & (top >= 0) & (left < right) & (top < bottom) & (right <= 1) & (bottom <= 1))[:, 0]
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise BiaslibError(
-            "a box must have 0 <= left < right <= 1 and 0 <= top < bottom <= 1 (shares of the sides), but row "
-            f"{row} is {boxes[row].round(3).tolist()}; leave out pictures without a box."
-        )
+        raise refused("box outside its picture", row=row, box=boxes[row].round(3).tolist())
     low, high = np.arange(size) / size, np.arange(1, size + 1) / size
     across, down = (low < right) & (high > left), (low < bottom) & (high > top)
     return down[:, :, None] & across[:, None, :]
@@ -284,10 +281,7 @@ def paste(
         box = Image.fromarray(alpha).getbbox() or (0, 0, 0, 0)
         left, top = (round(place[name] * size - side / 2) for name, side in zip("xy", alpha.shape[::-1], strict=True))
         if left + box[0] < 0 or top + box[1] < 0 or left + box[2] > size or top + box[3] > size:
-            raise BiaslibError(
-                f"the cut-out of row {i} is larger than its background, or too near to its border, to be wholly inside "
-                "it: make its scale smaller or move x and y inwards."
-            )
+            raise refused("cut-out larger than its place", row=i)
         _lay(images[i], covered[i], cut, alpha, (top, left), place["scale"] * size)
     return images, covered
 

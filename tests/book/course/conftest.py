@@ -6,8 +6,7 @@ import io
 
 import pytest
 
-from biaslib.book import Project, execution, parameters
-from biaslib.book.course import labs
+from biaslib.book import Project, execution, lab, parameters
 from biaslib.book.course.checks import NotYet
 from biaslib.store import parallel
 from tests.book.conftest import NOTEBOOKS, ROOT
@@ -57,8 +56,8 @@ def heard(check, answer, defined):
 def exercises():
     """Lab, label, and the source of answer and check, for each exercise."""
     for name in LABS:
-        checks = dict(labs.tagged(source(name), "check"))
-        for label, cell in labs.tagged(source(name), "answer"):
+        checks = dict(lab.tagged(source(name), "check"))
+        for label, cell in lab.tagged(source(name), "answer"):
             yield name, label, cell.source, checks[label].source
 
 
@@ -73,6 +72,6 @@ def defined(tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(parallel, "workers", one_worker)
             patch.setenv("BIASLIB_STORE", store)
-            return ran(*codes(labs.version(source(name))))
+            return ran(*codes(lab.for_readers(source(name))))
 
     return at_the_end

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from biaslib.book import execution, lab
-from biaslib.book.course import checks, labs
+from biaslib.book.course import checks
 from tests.book.conftest import HEADER
 
 LAB = """# A lab
@@ -96,8 +96,8 @@ def ran_before(course, monkeypatch):
 
     def run(project, notebook, out):
         code = nbformat.v4.new_output("stream", name="stdout", text="lab-2-flat: right. So it is.\n")
-        page = labs.version(execution.read(project, notebook))
-        for _, cell in labs.tagged(page, "check"):
+        page = lab.for_readers(execution.read(project, notebook))
+        for _, cell in lab.tagged(page, "check"):
             cell.outputs = [code]
         nbformat.write(page, out)
 
@@ -110,7 +110,7 @@ def written(course, command, version):
     assert (done.returncode, done.stdout) == (0, f"out/lab_1_{version}.ipynb\n"), done.stderr
     notebook = nbformat.read(course.root / "out" / f"lab_1_{version}.ipynb", as_version=4)
     nbformat.validate(notebook)
-    ((_, check),) = labs.tagged(notebook, "check")
+    ((_, check),) = lab.tagged(notebook, "check")
     assert check.outputs[0].text.startswith("lab-2-flat: right. ")
     text = "\n".join(cell.source for cell in notebook.cells)
     assert "return inside / mask.mean()" in text

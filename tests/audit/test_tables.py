@@ -9,8 +9,8 @@ from matplotlib import path
 from PIL import Image
 
 from biaslib import audit
-from biaslib.audit.outlines import read_outlines
 from biaslib.audit.pictures import Preprocessing, find_masks
+from biaslib.audit.tables import read_outlines
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, biased, draw
 
