@@ -83,7 +83,7 @@ def run(
         executed = _executed(
             notebook,
             labs.version(source),
-            str(partial),
+            None,  # its own file would be written anew before and after every cell
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
             kernel_manager_class=_kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json")),
