@@ -14,6 +14,17 @@ def store_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / "store"))
 
 
+@pytest.fixture(scope="module")
+def _shared(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture
+def store_of_the_module(store_of_its_own, _shared, monkeypatch):
+    """What one test of a module has computed, its others find: the same small models are trained once."""
+    monkeypatch.setenv("BIASLIB_STORE", _shared)
+
+
 def pytest_collection_modifyitems(items):
     """What runs long begins first, so that neither of two processes is left alone with it at the end."""
     first = ["test_facts", "test_notebooks", "test_pages", "test_building", "test_types"]

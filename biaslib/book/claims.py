@@ -12,18 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from biaslib.book import Project, execution, recorded
+from biaslib.book import Project, recorded
 from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, welch
 
-HOLDS: Final = "holds"
-FAILS: Final = "does not hold"
-UNCERTAIN: Final = "too small to tell"
+HOLDS, FAILS, UNCERTAIN = "holds", "does not hold", "too small to tell"
 Numbers = Mapping[str, Any]
 
 
@@ -112,6 +110,8 @@ def of_notebook(
     `RECORD` is the chapter whose record the claims are about, with its preset: the notebook itself and the largest
     there is, unless the cell names another.
     """
+    from biaslib.book import execution  # half a second, in every notebook
+
     names: dict[str, Any] = {"CLAIMS": [], "numbers": dict, "RECORD": (notebook, None)}
     for cell in execution.read(project, notebook).cells:
         if "claims" in cell.metadata.get("tags", ()):
@@ -127,6 +127,8 @@ def compare(
     `options` are those of `execution.run`, which raises what this raises, too; it is a `BiaslibError` where there are
     no parameters, or the notebook states no claims.
     """
+    from biaslib.book import execution
+
     claims, numbers, about = of_notebook(project, notebook)
     if not claims or about[0] != notebook:
         raise BiaslibError(f"{notebook} states no claims of its own that two settings could be compared by.")
@@ -134,16 +136,14 @@ def compare(
         raise BiaslibError("--compare needs a second setting: give it with -p name=value.")
     columns = {"record": numbers(record["values"])} if (record := recorded.get(*about)) else {}
     settings = {preset or "as the page is": {}, ", ".join(f"{name}={value}" for name, value in given.items()): given}
-    for setting, parameters in settings.items():
+    for setting, new in settings.items():
         with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / f"{notebook}.ipynb"
-            run = execution.run(project, notebook, out, parameters=parameters, preset=preset, **options)
+            run = execution.run(project, notebook, Path(folder) / "run.ipynb", parameters=new, preset=preset, **options)
         columns[setting] = numbers(recorded.decoded(run["recorded"]["values"]))
     width = max(map(len, columns)) + 1
     lines = []
     for claim in claims:
-        marks = [f"    {setting + ':':{width}} {_marked(claim, each)}" for setting, each in columns.items()]
-        lines += [claim.words, *marks, ""]
+        lines += [claim.words, *(f"    {at + ':':{width}} {_marked(claim, each)}" for at, each in columns.items()), ""]
     return "\n".join(lines).rstrip()
 
 

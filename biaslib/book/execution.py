@@ -84,7 +84,7 @@ def run(
         executed = _executed(
             notebook,
             lab.for_readers(source),
-            str(partial),
+            None,  # its own file would be written anew before and after every cell
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
             kernel_manager_class=_kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json")),

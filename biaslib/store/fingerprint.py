@@ -7,7 +7,6 @@ import functools
 import hashlib
 import inspect
 import mmap
-import tomllib
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -23,8 +22,6 @@ _SEAL = 32  # bytes of SHA-256 behind a decoded map, as `files.sealed` writes th
 # these keep and name results but have no part in making them; a recipe in a key says by itself what made its model
 _KEEPERS = ("errors", "recipes", "store", "store.files", "store.fingerprint", "store.functions", "store.results")
 _PLUMBING = tuple(f"{_PACKAGE}.{name}" for name in _KEEPERS)
-# hashes of modules that were edited in nothing that a result depends on -> the hashes that they keep
-_SAME: dict[str, str] = dict(tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).values())
 # fingerprints of objects, inside `once`
 _known: ContextVar[dict[Any, str] | None] = ContextVar("known", default=None)
 
@@ -225,13 +222,8 @@ def _closure(path: Path, left_out: Iterable[Path] = ()) -> set[Path]:
 @functools.cache
 def _read(path: Path) -> tuple[tuple[Path, ...], str]:
     """The package's modules that a module imports, and the hash of its code and of the TOML file beside it."""
-    numbers, tree = path.with_suffix(".toml"), ast.parse(path.read_text(encoding="utf-8"))
-    own = hash_of(tree, numbers.read_text(encoding="utf-8") if numbers.is_file() else "")
-    return _imported(tree), _SAME.get(own, own)
-
-
-def hash_of(tree: ast.Module, numbers: str) -> str:
-    """Of the code of a module, from which docstrings and plans are taken, and of the text of its TOML file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = _imported(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             documented = ast.get_docstring(node, clean=False) is not None
@@ -239,7 +231,10 @@ def hash_of(tree: ast.Module, numbers: str) -> str:
         for decorator in getattr(node, "decorator_list", ()):  # what a plan estimates by changes no result
             if isinstance(decorator, ast.Call):
                 decorator.keywords = [option for option in decorator.keywords if option.arg != "passes"]
-    return hashlib.blake2b((ast.dump(tree) + numbers).encode(), digest_size=16).hexdigest()
+    code, numbers = ast.dump(tree), path.with_suffix(".toml")
+    if numbers.is_file():
+        code += numbers.read_text(encoding="utf-8")
+    return imported, hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
 
 
 def _imported(tree: ast.Module) -> tuple[Path, ...]:

@@ -137,12 +137,14 @@ for (const box of document.querySelectorAll(".exercise.predict")) {
 return mute;
 """
 LUMINANCE = """
+const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true}), known = {};
 const light = (colour) => {
-  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  if (colour in known) return known[colour];  // a page has hundreds of paragraphs and two or three colours
+  canvas.clearRect(0, 0, 1, 1);
   canvas.fillStyle = colour;
   canvas.fillRect(0, 0, 1, 1);
   const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
-  return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
+  return known[colour] = (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
 };
 const style = (selector) => [...document.querySelectorAll(selector)].map((node) => light(getComputedStyle(node).color));
 return {paper: light(getComputedStyle(document.body).backgroundColor), ink: style("article p, .biaslib-figure")};
@@ -182,11 +184,10 @@ def browser(tmp_path_factory) -> Iterator[webdriver.Chrome]:
 
 
 @pytest.fixture(scope="module", params=PAGES)
-def page(request, browser, origin) -> Iterator[webdriver.Chrome]:
+def page(request, browser, origin) -> webdriver.Chrome:
     """The browser with this page open: it is loaded once, and each test looks at it through its own screen."""
     visit(browser, f"{origin}/{request.param}.html")
-    yield browser
-    see_as(browser)
+    return browser
 
 
 def visit(browser, address: str) -> None:

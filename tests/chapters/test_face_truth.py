@@ -18,7 +18,7 @@ from biaslib.metrics import causal_effect
 from biaslib.worlds.faces import HAIR_COLOURS, Faces
 from tests.chapters.test_latent_audit import AUDIT, TINY
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "store_of_the_module")
 
 EVALUATION = EvaluationFaces(images=12, detail=1.0, seed=77)
 

@@ -15,7 +15,7 @@ from biaslib.store import parallel
 from tests import layouts
 
 pytestmark = [
-    pytest.mark.usefixtures("in_this_process"),
+    pytest.mark.usefixtures("in_this_process", "store_of_the_module"),
     pytest.mark.filterwarnings("ignore::biaslib.datasets.DatasetWarning"),
 ]
 

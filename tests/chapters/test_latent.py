@@ -27,7 +27,7 @@ from biaslib.worlds.faces import STRENGTH, Faces
 from tests.chapters.judges import Judge
 from tests.chapters.test_latent_audit import TINY
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "store_of_the_module")
 
 
 def test_attribute_classifiers_differ_by_their_seed_alone():

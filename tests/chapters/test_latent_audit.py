@@ -26,7 +26,7 @@ from biaslib.errors import BiaslibError
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.training import EncoderConfig, GanConfig
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "store_of_the_module")
 
 TINY = face_generators.GeneratorSetup(
     images=64,

@@ -28,7 +28,7 @@ TINY = PlantedSetup(images=64, size=32, epochs=1)
 FEW = EvaluationImages(images=20)
 SHORT = Destruction(images=8, steps=6, region=4)
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "store_of_the_module")
 
 
 @pytest.mark.parametrize("use_case", list(USE_CASES))

@@ -31,7 +31,7 @@ from biaslib.store import fingerprint
 TINY = PlantedSetup(images=64, size=32, epochs=1)
 FEW = EvaluationImages(images=10)
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "store_of_the_module")
 
 
 def pictures(use_case, images, *, strength, seed):

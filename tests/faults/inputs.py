@@ -145,7 +145,7 @@ _YAML = (
 
 def _yaml() -> st.SearchStrategy[str]:
     pieces = st.sampled_from(_YAML)
-    return st.one_of(st.lists(pieces, max_size=8).map("".join), st.text(max_size=60), st.just("[" * 5000))
+    return st.one_of(st.lists(pieces, max_size=8).map("".join), st.text(max_size=60), st.just("[" * 1000))
 
 
 def _preset(folder: Path, text: str) -> None:

@@ -114,7 +114,7 @@ def test_the_result_is_the_average_and_the_levels_rise(squares, tmp_path):
 
 
 def test_it_learns_how_light_the_images_are(squares, tmp_path):
-    config = replace(TINY, widths=(16, 8), images=6000, batch=20, chunks=2, learning_rate=3e-3, average=0.9)
+    config = replace(TINY, widths=(16, 8), images=2000, batch=20, chunks=2, learning_rate=5e-3, average=0.9)
     dark = np.full_like(squares, 40)
     generator, _ = grow(dark, config, checkpoint=tmp_path / "dark.pt")
     torch.manual_seed(0)

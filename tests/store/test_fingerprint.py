@@ -1,6 +1,5 @@
 import subprocess
 import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 from biaslib import samples
 from biaslib.store import fingerprint
-from tools import same_keys
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,6 @@ def give_fingerprint(package):
     (package / "store").mkdir(exist_ok=True)
     (package / "store" / "__init__.py").write_text("")
     (package / "store" / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
-    (package / "store" / "fingerprint.toml").write_text("")
 
 
 def hashes_of(folder, body):
@@ -214,33 +211,6 @@ def test_the_numbers_beside_a_module_count_as_its_code(tmp_path):
     assert first[0] != edited[0]
     assert first[1] != edited[1]
     assert printed("other.toml", "a = 1")[0] == edited[0]
-
-
-@pytest.mark.parametrize("module", tomllib.loads(same_keys.TABLE.read_text(encoding="utf-8")))
-def test_a_module_that_keeps_its_hash_is_as_it_was_when_that_was_said(module):
-    """Where it is not, `tools.same_keys` says it anew, or the line goes, as the edit may change results."""
-    now, before = tomllib.loads(same_keys.TABLE.read_text(encoding="utf-8"))[module]
-    assert same_keys.hash_now(module) == now != before
-    name = module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    assert fingerprint.of_module(name) == before
-
-
-def test_a_module_keeps_its_hash_for_the_edit_that_was_named_and_for_no_other(tmp_path):
-    package = tmp_path / "biaslib"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    give_fingerprint(package)
-    program = "from biaslib.store import fingerprint; print(fingerprint.of_module('biaslib.lower'))"
-
-    def printed(body):
-        (package / "lower.py").write_text(body)
-        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    before, now, other = (printed(f"raise ValueError({words!r})\n") for words in ("before", "now", "other"))
-    (package / "store" / "fingerprint.toml").write_text(f'"biaslib/lower.py" = ["{now}", "{before}"]\n')
-    assert printed("raise ValueError('now')\n") == before
-    assert printed("raise ValueError('other')\n") == other != before
 
 
 def test_an_edit_during_a_run_does_not_change_its_keys(tmp_path):
