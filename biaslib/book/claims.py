@@ -24,6 +24,7 @@ from biaslib.statistics import Interval, welch
 HOLDS: Final = "holds"
 FAILS: Final = "does not hold"
 UNCERTAIN: Final = "too small to tell"
+UNKNOWN: Final = Interval(math.nan, math.nan, math.nan, 0)  # of what a run has not measured
 Numbers = Mapping[str, Any]
 
 
@@ -145,6 +146,16 @@ def compare(
         marks = [f"    {setting + ':':{width}} {_marked(claim, each)}" for setting, each in columns.items()]
         lines += [claim.words, *marks, ""]
     return "\n".join(lines).rstrip()
+
+
+def unmeasured(listed: Sequence[Claim]) -> dict[str, Any]:
+    """`UNKNOWN` for each number that these claims rest on, in the order in which they first name them."""
+    return {name: UNKNOWN for claim in listed for name in claim.condition.names}
+
+
+def in_order(listed: Sequence[Claim], *numbers: Any) -> dict[str, Any]:
+    """The numbers that these claims rest on, given in the order in which the claims first name them."""
+    return dict(zip(unmeasured(listed), numbers, strict=True))
 
 
 def difference(a: ArrayLike, b: ArrayLike) -> Interval:
