@@ -68,6 +68,11 @@ def ends(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=table.index)
 
 
+def parts(span: Interval) -> dict[str, float]:
+    """An interval as columns of a table: `estimate`, `low`, `high` and `n`."""
+    return {part: getattr(span, part) for part in ("estimate", "low", "high", "n")}
+
+
 def spans(table: pd.DataFrame, column: str, n: int) -> list[Interval]:
     """The intervals that a table has as numbers, `column`, `column_low` and `column_high`: each of `n` values."""
     parts = table[[column, f"{column}_low", f"{column}_high"]]
