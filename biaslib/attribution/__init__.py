@@ -31,18 +31,9 @@ from biaslib.attribution.integrated_gradients import completeness_gap, integrate
 from biaslib.attribution.mapless import attention_rollout, occlusion
 
 __all__ = [
-    "METHODS",
-    "Method",
-    "attention_rollout",
-    "completeness_gap",
-    "epsilon_lrp",
-    "fold_batchnorm",
-    "grad_cam",
-    "integrated_gradients",
-    "library_cam",
-    "occlusion",
-    "score_cam",
-]
+    "METHODS", "Method", "attention_rollout", "completeness_gap", "epsilon_lrp", "fold_batchnorm", "grad_cam",
+    "integrated_gradients", "library_cam", "occlusion", "score_cam",
+]  # fmt: skip
 
 Method = Callable[[nn.Module, torch.Tensor, np.ndarray], torch.Tensor]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -22,6 +22,7 @@ from biaslib.errors import BiaslibError
 from biaslib.statistics import Interval, welch
 
 HOLDS, FAILS, UNCERTAIN = "holds", "does not hold", "too small to tell"
+UNKNOWN: Final = Interval(math.nan, math.nan, math.nan, 0)  # of what a run has not measured
 Numbers = Mapping[str, Any]
 
 
@@ -145,6 +146,16 @@ def compare(
     for claim in claims:
         lines += [claim.words, *(f"    {at + ':':{width}} {_marked(claim, each)}" for at, each in columns.items()), ""]
     return "\n".join(lines).rstrip()
+
+
+def unmeasured(listed: Sequence[Claim]) -> dict[str, Any]:
+    """`UNKNOWN` for each number that these claims rest on, in the order in which they first name them."""
+    return {name: UNKNOWN for claim in listed for name in claim.condition.names}
+
+
+def in_order(listed: Sequence[Claim], *numbers: Any) -> dict[str, Any]:
+    """The numbers that these claims rest on, given in the order in which the claims first name them."""
+    return dict(zip(unmeasured(listed), numbers, strict=True))
 
 
 def difference(a: ArrayLike, b: ArrayLike) -> Interval:

@@ -19,8 +19,8 @@ _WORDS: Final = beside(__file__)
 KINDS, USE_CASES, NETWORKS = (_WORDS[name] for name in ("kinds", "use_cases", "networks"))
 
 
-def quotes(digits: int = 2, **values: Any) -> None:
-    """Lends several numbers to the prose: the name of each and its value; see `figures.glue_number`."""
+def quotes(digits: int | str = 2, **values: Any) -> None:
+    """Lends several numbers to the prose, with so many digits or in this format; see `figures.glue_number`."""
     for name, value in values.items():
         figures.glue_number(name, value, digits)
 
@@ -66,6 +66,11 @@ def ends(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=table.index)
 
 
+def parts(span: Interval) -> dict[str, float]:
+    """An interval as columns of a table: `estimate`, `low`, `high` and `n`."""
+    return {part: getattr(span, part) for part in ("estimate", "low", "high", "n")}
+
+
 def spans(table: pd.DataFrame, column: str, n: int) -> list[Interval]:
     """The intervals that a table has as numbers, `column`, `column_low` and `column_high`: each of `n` values."""
     parts = table[[column, f"{column}_low", f"{column}_high"]]
@@ -102,13 +107,9 @@ def source(record: Mapping[str, Any] | None) -> str:
 
 
 def claims_table(
-    listed: Sequence[claims.Claim],
-    *,
-    record: claims.Numbers | None,
-    this_run: claims.Numbers | None,
-    about: Mapping[str, Any] | None = None,
-    more: str = "",
-) -> figures.HtmlFigure:
+    listed: Sequence[claims.Claim], record: claims.Numbers | None, this_run: claims.Numbers | None = None,
+    about: Mapping[str, Any] | None = None, more: str = "",
+) -> figures.HtmlFigure:  # fmt: skip
     """A chapter's claims with their marks; `about` is the record of its numbers, `more` goes into the caption."""
     words = "Holds: the interval lies in the range under the claim. Does not hold: outside. "
     words += "Too small to tell: part inside, part outside. "

@@ -56,10 +56,11 @@ def as_record(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def from_record(wide: pd.DataFrame) -> pd.DataFrame:
-    """What `as_record` was given, but for the numbers of draws; models are numbered anew, unknown metrics left out."""
+    """What `as_record` was given, with families, without draws; models are numbered anew, unknown metrics left out."""
     if "effect" not in wide:
         table = wide.melt(id_vars=_AUDIT, var_name="strength", value_name="power").dropna(subset="power")
-        return table[table["metric"].isin(METRICS)].astype({"strength": float}).reset_index(drop=True)
+        table = table[table["metric"].isin(METRICS)].astype({"strength": float}).reset_index(drop=True)
+        return table.assign(family=table["metric"].map(lambda name: METRICS[name].family))
     wide = wide.assign(model=np.arange(len(wide)))[[*_MODEL, "model", *wide.columns.intersection([*METRICS])]]
     return _with_risk_scores(wide.melt(id_vars=[*_MODEL, "model"], var_name="metric", value_name="value").dropna())
 
@@ -68,6 +69,12 @@ def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of any of these tables that are about each world's usual architecture."""
     usual = {world: place.training.architecture for world, place in PLACES.items()}
     return table[table["architecture"] == table["world"].map(usual)]
+
+
+def drawn(table: pd.DataFrame) -> pd.DataFrame:
+    """Those of drawn worlds among these rows; photographs, of which there are fewer, are in no mean over worlds."""
+    table = on_usual_architecture(table)
+    return table[~table["world"].map(lambda world: bool(PLACES[world].photos))]
 
 
 def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: int = 200, seed: int = 0) -> pd.DataFrame:

@@ -8,24 +8,7 @@ from biaslib.figures.table import glue_number, p_value, table
 from biaslib.figures.theme import COLOURS, new
 
 __all__ = [
-    "COLOURS",
-    "HtmlFigure",
-    "contact_sheet",
-    "dial",
-    "dot_plot",
-    "explorer",
-    "glue_number",
-    "image_strip",
-    "image_strip_with_axes",
-    "line_plot",
-    "map_editor",
-    "maps_over_images",
-    "matrix",
-    "new",
-    "overlay",
-    "p_value",
-    "scatter",
-    "show",
-    "table",
-    "tooltip",
-]
+    "COLOURS", "HtmlFigure", "contact_sheet", "dial", "dot_plot", "explorer", "glue_number", "image_strip",
+    "image_strip_with_axes", "line_plot", "map_editor", "maps_over_images", "matrix", "new", "overlay", "p_value",
+    "scatter", "show", "table", "tooltip",
+]  # fmt: skip

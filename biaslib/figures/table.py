@@ -68,11 +68,12 @@ def table(
     return HtmlFigure(framed, caption)
 
 
-def glue_number(name: str, value: Any, digits: int = 2) -> None:
+def glue_number(name: str, value: Any, digits: int | str = 2) -> None:
     """Lends a number to the prose, where the role `glue:text` with its name prints it.
 
     The value is a number, an interval (`0.83 [0.81, 0.85]`), or a text; NaN reads "n/a", and a number that is not whole
-    has so many digits. A text with a backtick or a link, which the role prints as they are, is a `BiaslibError`.
+    has so many digits, or the format specification that is given, such as ".0%". A text with a backtick or a link,
+    which the role prints as they are, is a `BiaslibError`.
     """
     if isinstance(value, str) and raw_markup(value):
         raise BiaslibError(f"the quoted text {value!r} holds a backtick or a link: prose prints it as plain words.")
@@ -80,7 +81,7 @@ def glue_number(name: str, value: Any, digits: int = 2) -> None:
 
     # what `myst_nb.glue(name, text, display=False)` writes; importing it costs every notebook three seconds
     prefix = "application/papermill.record/"
-    text = repr(number(value, f".{digits}f"))
+    text = repr(number(value, digits if isinstance(digits, str) else f".{digits}f"))
     display({f"{prefix}text/plain": text}, metadata={"scrapbook": {"name": name, "mime_prefix": prefix}}, raw=True)
 
 

@@ -5,15 +5,6 @@ from biaslib.statistics.intervals import Comparison, Interval, holm, interval, k
 from biaslib.statistics.proportions import gap_power, images_needed, minimum_detectable_gap
 
 __all__ = [
-    "Comparison",
-    "Interval",
-    "crossed_interval",
-    "gap_power",
-    "holm",
-    "images_needed",
-    "interval",
-    "kendall",
-    "minimum_detectable_gap",
-    "sign_flip",
-    "welch",
-]
+    "Comparison", "Interval", "crossed_interval", "gap_power", "holm", "images_needed", "interval", "kendall",
+    "minimum_detectable_gap", "sign_flip", "welch",
+]  # fmt: skip

@@ -74,6 +74,15 @@ def test_a_difference_without_pairs_takes_the_ends_that_are_furthest_apart():
     assert claims.unpaired(span(0.5, 0.75), recorded_value) == Interval(0.525, pytest.approx(0.3), 0.75, 4)
 
 
+def test_numbers_stand_under_the_names_that_claims_give_them_first():
+    listed = [Claim("One.", above("a", 0)), Claim("Two.", all_of(below("b", 0), above("a", 1)))]
+    assert claims.in_order(listed, 1.0, 2.0) == {"a": 1.0, "b": 2.0}
+    assert list(claims.unmeasured(listed)) == ["a", "b"]
+    assert listed[0].mark(claims.unmeasured(listed)) == UNCERTAIN
+    with pytest.raises(ValueError, match="shorter"):
+        claims.in_order(listed, 1.0)
+
+
 def test_what_is_counted_lies_between_what_is_sure_and_what_is_possible():
     spans = [span(0.1, 0.3), span(-0.1, 0.3), span(-0.3, -0.1), span(-0.4, 0.2), Interval(math.nan, -9, 9, 0)]
     assert claims.counted(spans, low=0) == Interval(0.5, 0.25, 0.75, 4)

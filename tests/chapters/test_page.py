@@ -105,6 +105,12 @@ def test_ends_of_intervals_become_columns():
     assert flat.index.name == "attribute"
 
 
+def test_parts_of_an_interval_are_columns_that_can_be_recalled():
+    span = Interval(0.5, 0.4, 0.7, 9)
+    assert page.parts(span) == {"estimate": 0.5, "low": 0.4, "high": 0.7, "n": 9}
+    assert page.recalled(page.parts(span)) == span
+
+
 def test_columns_become_intervals_again():
     table = pd.DataFrame({"score": [0.5], "score_low": [0.4], "score_high": [0.7]})
     assert page.spans(table, "score", 9) == [Interval(0.5, 0.4, 0.7, 9)]

@@ -62,6 +62,14 @@ def test_a_record_gives_the_powers_back():
     order = ["models", "strength"]
     left, right = (part.sort_values(order).reset_index(drop=True) for part in (powers.drop(columns="draws"), again))
     pd.testing.assert_frame_equal(left, right[left.columns], check_dtype=False)
+    assert set(right["family"]) == {"answers"}
+
+
+def test_drawn_worlds_stand_apart_from_photographs_and_further_networks():
+    rows = pd.DataFrame({"world": ["birds", "birds", "pet photos"], "architecture": ["small", "small_mobilenet", "x"]})
+    rows.loc[2] = next((name, place.training.architecture) for name, place in verdicts.PLACES.items() if place.photos)
+    assert list(verdicts.drawn(rows)["world"]) == ["birds"]
+    assert len(verdicts.on_usual_architecture(rows)) == 2
 
 
 @pytest.mark.slow

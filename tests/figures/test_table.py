@@ -170,3 +170,5 @@ def test_quote_writes_what_myst_nb_writes(monkeypatch):
     figures.glue_number("wga", Interval(0.8351, 0.8, 0.9, 5), digits=3)
     glue.glue("wga", "0.835 [0.800, 0.900]", display=False)
     assert written[0] == written[1]
+    figures.glue_number("share", 0.835, ".0%")
+    assert written[2][0] == {"application/papermill.record/text/plain": "'84%'"}

@@ -5,15 +5,6 @@ from biaslib.worlds.photos.composites import BirdPhotos, PetsOnScenes, write_wat
 from biaslib.worlds.photos.photos import FruitPhotos, PetPhotos, boxes_of_masks, masks_of_boxes, paste
 
 __all__ = [
-    "BirdPhotos",
-    "FruitPhotos",
-    "PetPhotos",
-    "PetsOnScenes",
-    "boxes_of_masks",
-    "insert_balls",
-    "masks_of_boxes",
-    "paste",
-    "plain_corners",
-    "put",
-    "write_waterbirds",
-]
+    "BirdPhotos", "FruitPhotos", "PetPhotos", "PetsOnScenes", "boxes_of_masks", "insert_balls", "masks_of_boxes",
+    "paste", "plain_corners", "put", "write_waterbirds",
+]  # fmt: skip
