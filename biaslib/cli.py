@@ -207,6 +207,7 @@ def _audit(
     weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
     predictions: Annotated[list[str] | None, _option("Instead of a model: a column a target, or a table.")] = None,
     against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
+    retrained: Annotated[list[str] | None, _option("The same trained with another seed; at least two.")] = None,
     output: Annotated[list[int] | None, _option("Of each target, from 0.", default="the one, or two classes")] = None,
     yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,
     no: Annotated[str | None, _option("Those that mean no.", default="all others")] = None,

@@ -224,6 +224,21 @@ def against(answered: LabelledImages, other: LabelledImages, seed: int) -> pd.Da
     return table.assign(gap_other=_gaps(other)["gap"], change=pd.Series(changes, dtype=object), p=p)
 
 
+def retrained(answered: LabelledImages, again: Sequence[LabelledImages], seed: int) -> pd.DataFrame:
+    """Each gap beside those of the same model trained again, on the same images.
+
+    The lowest and the highest of theirs; in how many of them it is at least as far from 0 on the same side (as_far);
+    and the mean of all trainings, this one among them, with its bootstrap interval over them. NaN without images.
+    """
+    table = _gaps(answered)[["group", "among", "gap"]]
+    own, *others = (_gaps(each)["gap"].map(lambda gap: gap.estimate).to_numpy(float) for each in (answered, *again))
+    theirs = np.array(others)
+    as_far = np.where(np.isnan(own), np.nan, (theirs * np.sign(own) >= np.abs(own)).sum(axis=0))
+    means = [interval([gap, *of], seed=seed, bounds=(-1, 1)) for gap, of in zip(own, theirs.T, strict=True)]
+    ends = {"lowest": theirs.min(axis=0), "highest": theirs.max(axis=0)}
+    return table.assign(**ends, as_far=as_far, trainings=len(theirs), mean=pd.Series(means, dtype=object))
+
+
 def detectable_gaps(answered: LabelledImages, *, alpha: float, margin: float) -> pd.DataFrame:
     """Each gap with its interval of confidence 1 - alpha, what that says of the margin, and what could have been seen.
 

@@ -43,6 +43,8 @@ class AuditOptions:
     predictions: Table | Sequence[str] | None = None  #: instead of a model: a column of the labels a target, or a table
     #: other predictions, weights or model to compare with on the same images; tables that describe it end in _other
     against: Table | nn.Module | None = None
+    #: predictions, weights or models of the same training with other seeds, at least two
+    retrained: Sequence[Table | nn.Module] = ()
     output: int | Sequence[int] | None = None  #: the model's for each target, from 0; None: it has one, or two classes
     yes: Sequence[int] = ()  #: of a model whose largest output wins, the classes that mean yes
     no: Sequence[int] = ()  #: the classes that mean no; empty: all others
@@ -90,7 +92,9 @@ class AuditOptions:
             if isinstance(given := getattr(self, name), Iterable) and not isinstance(given, (str, pd.DataFrame)):
                 several = given.tolist() if isinstance(given, (np.ndarray, pd.Index)) else list(given)
                 read[name] = several[0] if len(several) == 1 else tuple(several)
-        vars(self).update(read, group_outputs=tuple(self.group_outputs))
+        vars(self).update(read, group_outputs=tuple(self.group_outputs), retrained=tuple(self.retrained))
+        if len(self.retrained) == 1:
+            raise BiaslibError("One model that was trained again shows no spread: give at least two, better five.")
         if (self.model is None) == (self.predictions is None):
             raise BiaslibError("Give either a model or its predictions, one of the two.")
         if self.model is not None and self.data is None:
@@ -125,13 +129,13 @@ class AuditOptions:
             groups, outputs = len(self.groups), len(self.group_outputs)
             raise BiaslibError(f"There are {groups} groups but {outputs} outputs for them: name one for each.")
 
-    def other(self) -> "AuditOptions":
+    def other(self, source: Any) -> "AuditOptions":
         """The same of what is compared with, of which no maps are drawn."""
-        if self.predictions is not None and not isinstance(self.against, nn.Module):
-            return replace(self, predictions=self.against, against=None)
-        whole = self.weights is None or isinstance(self.against, nn.Module)
-        changed: dict[str, Any] = {"model": self.against, "weights": None} if whole else {"weights": self.against}
-        changed |= dict.fromkeys(("predictions", "masks", "mask_value", "layer", "against"))
+        if self.predictions is not None and not isinstance(source, nn.Module):
+            return replace(self, predictions=source, against=None, retrained=())
+        whole = self.weights is None or isinstance(source, nn.Module)
+        changed: dict[str, Any] = {"model": source, "weights": None} if whole else {"weights": source}
+        changed |= {**dict.fromkeys(("predictions", "masks", "mask_value", "layer", "against")), "retrained": ()}
         changed |= dict.fromkeys(("discover", "repair"), False)
         return replace(self, attribution="none", wanted=(), unwanted=(), **changed)
 
@@ -142,7 +146,7 @@ class AuditOptions:
         place = self.out.resolve()
         # a model or predictions may be a name: only what is a file lies anywhere
         predictions = self.predictions if isinstance(self.predictions, tuple) else (self.predictions,)
-        named = (self.labels, *predictions, self.train_labels, self.model, self.against)
+        named = (self.labels, *predictions, self.train_labels, self.model, self.against, *self.retrained)
         files = [Path(source) for source in named if isinstance(source, (str, Path)) and Path(source).is_file()]
         files += [Path(source) for source in (self.data, self.masks, self.weights) if source is not None]
         for name, path in (("the current folder", Path.cwd()), *((str(file), file) for file in files)):
@@ -197,6 +201,7 @@ class AuditOptions:
             "deals": str(self.permutations or ""),
             "seed": str(self.seed),
             **({} if self.against is None else {"compared with": name_of(self.against)}),  # else the key is as it was
+            **({"trained again": ", ".join(map(name_of, self.retrained))} if self.retrained else {}),
             **({"discovery": "slices of features and maps"} if self.discover else {}),
             **({"repairs": "thresholds for each group, last layer"} if self.repair else {}),
         }
@@ -241,9 +246,10 @@ class Audit:
     findings: tuple[Finding, ...]  #: what differs by more than chance; empty where nothing does
     margin: float  #: above which a gap is said to be shown
     #: overall, counts, correlations, accuracies, gaps, rates, disparities, visible, amplification; of a comparison,
-    #: against and the other's rates and so on by the names with _other; with scores, scores and calibration; with maps,
-    #: attention, regions, regions_by_cell (see `audit.measurements`); p with and without correction; trust and,
-    #: of a corrected report, error_rates; if asked for, intersections, slices, repair, repair_costs (`audit.discovery`)
+    #: against and the other's rates and so on by the names with _other; of trainings, retrained; with scores, scores
+    #: and calibration; with maps, attention, regions, regions_by_cell (see `audit.measurements`); p with and without
+    #: correction; trust and, of a corrected report, error_rates; if asked for, intersections, slices, repair and
+    #: repair_costs (`audit.discovery`)
     tables: Mapping[str, pd.DataFrame]
     unmeasured: tuple[str, ...]  #: what could not be measured, and why
     notes: tuple[str, ...]  #: what a reader should know of the data

@@ -68,11 +68,11 @@ def run(**given: Any) -> Audit:
     options.check_place()
     alone = _by_target(options)
     once = cache(operator.call)  # all targets have one model and the same pictures
-    cases = [(_checked(one, once), None if one.against is None else _checked(one.other(), once)) for one in alone]
-    asked = [case.asked if other is None else [case.asked, other.asked] for case, other in cases]
+    cases = [[_checked(each, once) for each in (one, *map(one.other, _others(one)))] for one in alone]
+    asked = [[case.asked for case in of_target] if of_target[1:] else of_target[0].asked for of_target in cases]
     key = fingerprint.of_value(asked if len(asked) > 1 else asked[0])
     options.check_folder(key)
-    audit = _audited([_measured(case, other) for case, other in cases], key)
+    audit = _audited([_measured(*of_target) for of_target in cases], key)
     if options.out is not None:
         audit.write({PAGE: report.page(audit), **report.cards(audit)}, options.out, force=options.force)
     return audit
@@ -81,10 +81,15 @@ def run(**given: Any) -> Audit:
 run.__signature__ = inspect.signature(AuditOptions).replace(return_annotation=Audit)  # type: ignore[attr-defined]
 
 
+def _others(options: AuditOptions) -> list[Any]:
+    """What else is asked: what the model is compared with, if anything, and then what was trained again."""
+    return [*([] if options.against is None else [options.against]), *options.retrained]
+
+
 def _by_target(options: AuditOptions) -> list[AuditOptions]:
     """The options of each target, with the output or predictions that are its own; else a BiaslibError."""
     targets = [options.target] if isinstance(options.target, str) else list(options.target)
-    number, predictions, against = len(targets), options.predictions, options.against
+    number, predictions = len(targets), options.predictions
     if len(set(targets)) < max(number, 1):
         raise BiaslibError(f"Name at least one target, and each once, not {targets}.")
     if number > 1 and (options.yes or options.no):
@@ -98,8 +103,9 @@ def _by_target(options: AuditOptions) -> list[AuditOptions]:
         raise BiaslibError(f"There are {number} targets but {named} {what} for them: name one for each.")
     if number == 1:
         return [options]
-    if predictions is not None and against is not None and not _is_table(against):
-        raise BiaslibError(f"{name_of(against)!r} is no table: to compare several targets, give one with all of them.")
+    if columns := [] if predictions is None else [each for each in _others(options) if not _is_table(each)]:
+        what = f"{name_of(columns[0])!r} is no table"
+        raise BiaslibError(f"{what}: to compare several targets, give one with all of them.")
     # as a path, a table is not taken for a column
     table = Path(predictions) if isinstance(predictions, str) else predictions
     outputs, tables = (of if isinstance(of, tuple) else [of] * number for of in (options.output, table))
@@ -135,15 +141,18 @@ def _predicted(case: _Case) -> Predictions | None:
     return predict(model, data, files, case.masks, digests=case.digests, batch=case.options.batch or 32)
 
 
-def _measured(case: _Case, other: _Case | None) -> _Measured:
+def _measured(case: _Case, *others: _Case) -> _Measured:
     """Everything that needs neither permutations nor the number of tests."""
     predictions = _predicted(case)
     answered, seed = _answered(case, predictions), case.options.seed
     tables = measurements.measure(answered, predictions, roles=case.roles, seed=seed)
-    if other is not None:
-        case, compared = replace(case, other=other.model), _answered(other, _predicted(other))
-        tables["against"] = measurements.against(answered, compared, seed)
-        tables |= {f"{name}_other": table for name, table in measurements.described(compared).items()}
+    compared = [_answered(other, _predicted(other)) for other in others]
+    if case.options.against is not None:
+        case, first = replace(case, other=others[0].model), compared.pop(0)
+        tables["against"] = measurements.against(answered, first, seed)
+        tables |= {f"{name}_other": table for name, table in measurements.described(first).items()}
+    if compared:
+        tables["retrained"] = measurements.retrained(answered, compared, seed)
     return case, predictions, answered, tables
 
 

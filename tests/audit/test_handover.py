@@ -65,7 +65,7 @@ def spoiled(document, change):
         lambda it: it.pop("format"),
         lambda it: it.update(format="biaslib-dial"),
         lambda it: it.update(version="1.2"),
-        lambda it: it.update(version="3.0"),
+        lambda it: it.update(version="4.0"),
         lambda it: it.update(version=1),
         lambda it: it["tables"].pop("gaps"),
         lambda it: it["tables"]["gaps"][0].pop("n_in"),
@@ -91,7 +91,7 @@ def test_a_wrong_document_is_refused_by_the_schema(schema, document, change):
 
 def test_what_a_later_minor_version_adds_is_passed_over(schema, document):
     def add(it):
-        it.update(version="2.7", purpose="a clinic's")
+        it.update(version="3.7", purpose="a clinic's")
         it["tables"]["more"] = [{"of": "old", "value": {"estimate": None, "low": None, "high": None, "n": 0}}]
         it["tables"]["gaps"][0]["seen"] = True
 
@@ -363,6 +363,59 @@ def test_a_second_model_is_asked_about_the_same_images(spots):
         audited(against="nope")
 
 
+def test_trainings_by_hand(schema):
+    labels = table().assign(fair=table(gap=0.0, seed=1)["said"], worse=table(gap=0.7, seed=2)["said"])
+    found = audited(labels, retrained=["before", "fair", "worse"])
+    alone = {name: audited(labels, predictions=name).tables["gaps"]["gap"] for name in ("before", "fair", "worse")}
+    rows = found.tables["retrained"].to_dict("records")
+    assert [row["among"] for row in rows] == found.tables["gaps"]["among"].tolist()
+    for at, row in enumerate(rows):
+        theirs, own = np.array([gaps[at].estimate for gaps in alone.values()]), found.tables["gaps"]["gap"][at].estimate
+        assert own < -0.2
+        assert (row["gap"].estimate, row["lowest"], row["highest"]) == (own, theirs.min(), theirs.max())
+        assert (row["as_far"], row["trainings"]) == ((theirs <= own).sum(), 3) == (1, 3)
+        assert row["mean"].estimate == pytest.approx((own + theirs.sum()) / 4)
+        assert row["mean"].low < theirs.mean() < row["mean"].high
+    # it is described, and changes no test
+    pd.testing.assert_frame_equal(found.tables["gaps"], audited(labels).tables["gaps"])
+    assert found.key != audited(labels).key
+    assert found.settings["trained again"] == "before, fair, worse"
+    assert "Another seed gives another model" in audit.page(found)
+    schema.validate(found.to_json())
+
+
+def test_trainings_stand_beside_a_comparison_and_without_an_image_have_no_gap():
+    labels = table().assign(fair=table(gap=0.0, seed=1)["said"])
+    both = audited(labels, against="before", retrained=["fair", "before"])
+    pd.testing.assert_frame_equal(both.tables["against"], audited(labels, against="before").tables["against"])
+    pd.testing.assert_frame_equal(
+        both.tables["retrained"], audited(labels, retrained=["fair", "before"]).tables["retrained"]
+    )
+    empty = audited(labels.query("not (old == 1 and cat == 0)"), retrained=["fair", "before"]).tables["retrained"]
+    lacking = empty.set_index("among").loc["not cat"]
+    assert np.isnan([lacking["lowest"], lacking["highest"], lacking["as_far"], lacking["mean"].estimate]).all()
+
+
+@pytest.mark.parametrize(
+    ("retrained", "said"),
+    [
+        (["before"], "One model that was trained again shows no spread"),
+        (["before", "nope"], "neither a column nor a file"),
+    ],
+)
+def test_what_is_no_spread_of_trainings_is_refused(retrained, said):
+    with pytest.raises(BiaslibError, match=said):
+        audited(retrained=retrained)
+
+
+def test_models_are_trained_again_with_other_weights():
+    named = {"model": "resnet18", "weights": "a.pt", "data": ".", "retrained": ["b.pt", "c.pt"]}
+    options = audit.AuditOptions(labels="labels.csv", target="cat", groups="old", **named)
+    others = [options.other(source) for source in options.retrained]
+    assert [(other.model, other.weights) for other in others] == [("resnet18", "b.pt"), ("resnet18", "c.pt")]
+    assert {(other.attribution, other.retrained) for other in others} == {("none", ())}
+
+
 def test_a_log_has_a_line_now_and_then(monkeypatch, capsys):
     clock = [0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
@@ -399,12 +452,12 @@ def test_a_terminal_has_a_bar(monkeypatch, capsys):
 def test_what_is_compared_with_takes_the_place_of_what_is_audited(given, against, expected):
     data = {} if "predictions" in given else {"data": "."}
     options = audit.AuditOptions(labels="labels.csv", target="cat", groups="old", against=against, **given, **data)
-    assert {name: getattr(options.other(), name) for name in expected} == expected
-    assert options.other().against is None
+    assert {name: getattr(options.other(options.against), name) for name in expected} == expected
+    assert options.other(options.against).against is None
 
 
 def test_a_module_takes_the_place_of_a_model_and_its_weights():
     model = honest()
     named = {"model": "resnet18", "weights": "a.pt", "data": ".", "against": model}
-    other = audit.AuditOptions(labels="labels.csv", target="cat", groups="old", **named).other()
+    other = audit.AuditOptions(labels="labels.csv", target="cat", groups="old", **named).other(model)
     assert (other.model, other.weights) == (model, None)

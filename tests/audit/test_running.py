@@ -480,6 +480,7 @@ def test_captions_can_be_read():
         "visible",
         "visible-figure",
         "against",
+        "retrained",
         "rates",
         "disparities",
         "scores",
