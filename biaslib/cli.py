@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from biaslib import dial
 from biaslib.book import course, need_libraries
 from biaslib.errors import BiaslibError, PageError
 
@@ -41,6 +42,7 @@ app.add_typer(_store_app, name="store")
 app.add_typer(_data_app, name="data")
 app.command("course", epilog=_examples("biaslib course student --out handout"))(course.course)
 app.add_typer(course.capstone, name="capstone")
+app.add_typer(dial.commands, name="dial")
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:

@@ -84,7 +84,9 @@ class Entry:
         except BiaslibError:
             raise
         except Exception as error:
-            raise refused("metric that stopped", name=self.name, kind=type(error).__name__, why=reason(error)) from error
+            raise refused(
+                "metric that stopped", name=self.name, kind=type(error).__name__, why=reason(error)
+            ) from error
         self.seconds.append(time.perf_counter() - began)
         if value.size not in (1, len(case.truth)):
             raise refused("neither one number nor one an image", name=self.name, given=value.size, n=len(case.truth))
