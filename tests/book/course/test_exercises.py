@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from biaslib.book import lab
-from biaslib.book.course import checks, labs
+from biaslib.book.course import checks
 from biaslib.errors import BiaslibError
 from tests.book.course.conftest import BOOK, LABS, codes, exercises, heard, ran, run_in, source
 from tests.book.course.mutants import mutants
@@ -19,7 +19,7 @@ EXERCISES = [pytest.param(*each, id=each[1]) for each in exercises()]
 WRONG = [
     pytest.param(name, label, cell.metadata.tags[1], cell.source, id=f"{label}-{cell.metadata.tags[1]}")
     for name in LABS
-    for label, cell in labs.tagged(source(name), "wrong")
+    for label, cell in lab.tagged(source(name), "wrong")
 ]
 # other right answers: what is asked for can be had in more than one way
 SURVIVORS = {
@@ -34,12 +34,12 @@ SECONDS = yaml.safe_load((BOOK.notebooks / "seconds.yml").read_text(encoding="ut
 
 @pytest.mark.parametrize(("name", "label", "answer", "check"), EXERCISES)
 def test_the_answer_is_right(defined, name, label, answer, check):
-    assert heard(check, labs.solved(answer, label), defined(name)) is None
+    assert heard(check, lab.solved(answer, label), defined(name)) is None
 
 
 @pytest.mark.parametrize(("name", "label", "misconception", "answer"), WRONG)
 def test_a_wrong_answer_hears_its_own_sentence(defined, name, label, misconception, answer):
-    check = dict(labs.tagged(source(name), "check"))[label].source
+    check = dict(lab.tagged(source(name), "check"))[label].source
     sentence = heard(check, answer, defined(name))
     assert sentence is not None
     assert sentence.misconception == misconception
@@ -78,30 +78,30 @@ def test_at_least_nine_mutants_in_ten_are_caught(defined):
 @pytest.mark.parametrize("name", LABS)
 def test_in_the_students_notebook_stubs_are_open_and_nothing_else_fails(defined, name):
     defined(name)  # what it trains is in the store
-    student, names, open_exercises = labs.version(source(name), answer=labs.stub), {}, set()
+    student, names, open_exercises = lab.for_readers(source(name), answer=lab.stub), {}, set()
     for code in codes(student):
         try:
             run_in(names, code)
         except NotImplementedError as error:
             open_exercises.add(str(error).split(":")[0])
-    assert open_exercises == {label for label, _ in labs.tagged(source(name), "answer")}
+    assert open_exercises == {label for label, _ in lab.tagged(source(name), "answer")}
 
 
 @pytest.mark.parametrize("name", LABS)
 def test_no_line_of_an_answer_no_wrong_answer_and_no_note_is_in_the_students_notebook(name):
     student = json.dumps(lab.copy_of(BOOK, name))
     code = "\n".join(codes(lab.copy_of(BOOK, name)))
-    for _, cell in labs.tagged(source(name), "answer"):
-        solution = labs._SOLUTION.search(cell.source)[2]
+    for _, cell in lab.tagged(source(name), "answer"):
+        solution = lab._SOLUTION.search(cell.source)[2]
         assert [line for line in solution.splitlines() if line.strip() and line in code.splitlines()] == []
-    for _, cell in labs.tagged(source(name), "wrong"):
+    for _, cell in lab.tagged(source(name), "wrong"):
         assert cell.source.rstrip() not in code
     assert "SOLUTION" not in student
     assert "instructor" not in student
     assert "For the teacher" not in student
     assert "biaslib run" not in student  # it would write the answers
     assert all(
-        note.strip()[:60] not in student for cell in source(name).cells for note in labs._NOTE.findall(cell.source)
+        note.strip()[:60] not in student for cell in source(name).cells for note in lab._NOTE.findall(cell.source)
     )
 
 
@@ -110,7 +110,7 @@ def test_a_lab_keeps_its_time(name):
     text = (BOOK.notebooks / f"{name}.md").read_text(encoding="utf-8")
     whole = int(re.search(r"^\*(\d+) minutes\. Needs", text, re.MULTILINE)[1])
     each = [int(minutes) for minutes in re.findall(r"^\*(\d+) minutes\. Predict first: ", text, re.MULTILINE)]
-    assert len(each) == len(labs.tagged(source(name), "answer"))
+    assert len(each) == len(lab.tagged(source(name), "answer"))
     assert sum(each) < whole == 40
     assert SECONDS[name] <= 20
 
@@ -118,7 +118,7 @@ def test_a_lab_keeps_its_time(name):
 def test_a_lab_of_arrays_runs_in_seconds(defined):
     started = time.process_time()
     for name in ("lab_3", "lab_4"):
-        ran(*codes(labs.version(source(name))))
+        ran(*codes(lab.for_readers(source(name))))
     assert time.process_time() - started < 10
 
 
@@ -131,14 +131,14 @@ def test_a_lab_is_in_plain_english(name):
 
 
 def test_a_page_shows_the_stub_and_folds_the_answer_below_the_exercise():
-    page = labs.version(source("lab_1"))
-    labs.as_page(page)
+    page = lab.for_readers(source("lab_1"))
+    lab.as_page(page)
     code = "\n".join(codes(page))
     assert "raise NotImplementedError" in code
     assert "on_water, on_land" not in code
     (folded,) = [cell.source for cell in page.cells if "{solution} lab-1-effect" in cell.source]
     assert folded.index("{exercise-end}") < folded.index("{solution}") < folded.index("on_water, on_land")
-    assert not labs.tagged(page, "wrong")
+    assert not lab.tagged(page, "wrong")
     assert "instructor" not in json.dumps(page)
 
 
