@@ -15,7 +15,7 @@ import scipy.stats
 from biaslib.dial import ranks, verdicts
 from biaslib.dial.catalogue import EXACT, METRICS, NULL, Metric
 from biaslib.dial.entries import TIERS, Entry
-from biaslib.dial.measuring import Case, measured
+from biaslib.dial.measuring import measured
 from biaslib.dial.trials import Trial, grid
 from biaslib.errors import BiaslibError
 from biaslib.statistics.intervals import percentile_ends
@@ -47,7 +47,7 @@ def run(entries: Sequence[Entry], trials: Sequence[Trial]) -> tuple[pd.DataFrame
     if taken := [entry.name for entry in entries if entry.name in METRICS]:
         raise BiaslibError(f"{taken[0]!r} is a metric of the book: give yours another name.")
     cases = measured(trials)
-    metrics = [entry.as_metric(_calm(cases)) for entry in entries]
+    metrics = [entry.as_metric(cases) for entry in entries]
     numbers = verdicts.numbers(cases, metrics)
     return rows(numbers, metrics), numbers
 
@@ -125,14 +125,6 @@ def write(out: Path, file: Path, entries: Sequence[Entry], rows: pd.DataFrame, n
         values = {**about, "versions": results.versions(), "metrics": told}
         (partial / "submission.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     return out
-
-
-def _calm(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    calm: dict[str, list[Case]] = {case.trial.world: [] for case in cases}
-    for case in cases:
-        if not case.trial.strength:
-            calm[case.trial.world].append(case)
-    return calm
 
 
 def _powers(numbers: pd.DataFrame, resamples: int) -> tuple[dict[str, np.ndarray], pd.Series]:

@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -12,6 +12,7 @@ import numpy as np
 from biaslib import recipes
 from biaslib.dial.catalogue import Metric
 from biaslib.dial.measuring import Case, pictures
+from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError, check_known, check_number, reason, refused
 from biaslib.statistics.detection import Side
 from biaslib.store.files import module_of
@@ -92,15 +93,15 @@ class Entry:
             raise refused("neither one number nor one an image", name=self.name, given=value.size, n=len(case.truth))
         return value
 
-    def as_metric(self, calm: Mapping[str, Sequence[Case]]) -> Metric:
-        """As the dial's own are; with the unbiased models of each world, for tiers that may see them."""
-        kept: dict[int, np.ndarray] = {}
+    def as_metric(self, cases: Sequence[Case]) -> Metric:
+        """As the dial's own are; the unbiased models among these are what it may see from tier 4 on."""
+        kept: dict[Trial, np.ndarray] = {}
 
         def value(case: Case, rows: np.ndarray) -> float:
-            if id(case) not in kept:
-                kept[id(case)] = self.of(case, calm[case.trial.world])
-            own = kept[id(case)]
-            drawn = own[rows % len(own)]
+            if case.trial not in kept:
+                alike = [other for other in cases if other.trial.world == case.trial.world and not other.trial.strength]
+                kept[case.trial] = self.of(case, alike)
+            drawn = kept[case.trial][rows % len(kept[case.trial])]
             return float(np.nanmean(drawn)) if np.isfinite(drawn).any() else float("nan")
 
         return Metric(self.name, f"tier {self.tier}", "", self.side, TIERS[self.tier][0], self.passes, value)
