@@ -77,7 +77,7 @@ def drawn(table: pd.DataFrame) -> pd.DataFrame:
     return table[~table["world"].map(lambda world: bool(PLACES[world].photos))]
 
 
-def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: int = 200, seed: int = 0) -> pd.DataFrame:
+def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.DataFrame:
     """How often each metric reports biased models, by their number (`_ENSEMBLES`) and that of test images (`_SIZES`).
 
     Test images are drawn again from those that there are, with replacement and the same for all models, as an auditor
@@ -102,9 +102,6 @@ def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: in
         for metric in METRICS.values()
     ]
     redrawn = [(key[0], METRICS[key[1]], values) for key, values in zip(keys, _redraw.many(keys), strict=True)]
-    for models in map(tuple, groups.values() if further else ()):
-        cases = _measured_once(models)
-        redrawn += [(models, metric, _redrawn(cases, metric, _SIZES, draws, seed)) for metric in further]
     rows: list[tuple[object, ...]] = []
     for models, metric, values in redrawn:
         if np.isnan(values).all():
