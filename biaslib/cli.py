@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from biaslib import dial
 from biaslib.book import course, need_libraries
 from biaslib.errors import BiaslibError, PageError
 
@@ -37,10 +38,9 @@ app = typer.Typer(
 )
 _store_app = typer.Typer(help="Look at and clear the store of computed results.", **_PLAIN)
 _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
-app.add_typer(_store_app, name="store")
-app.add_typer(_data_app, name="data")
 app.command("course", epilog=_examples("biaslib course student --out handout"))(course.course)
-app.add_typer(course.capstone, name="capstone")
+for _of, _name in ((_store_app, "store"), (_data_app, "data"), (course.capstone, "capstone"), (dial.commands, "dial")):
+    app.add_typer(_of, name=_name)
 
 
 def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:

@@ -17,6 +17,7 @@ from biaslib import datasets, models, training, worlds
 from biaslib.datasets import photos, registry, waterbirds
 from biaslib.samples import Samples
 from biaslib.store import fingerprint, stored
+from biaslib.store.files import sha256
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Objective
 from biaslib.worlds.base import World
@@ -93,6 +94,8 @@ class Drawn:
 
     def fingerprint(self) -> str:
         """Of the world's module and, where they are photographs, of their files' names and sizes."""
+        if worlds.is_file(self.world):
+            return sha256(Path(self.world))
         if not self.photos:
             return fingerprint.of_modules([type(worlds.get(self.world)).__module__])
         kind, folders = _PHOTOS[self.world]
@@ -208,7 +211,8 @@ def load_many(recipes: Sequence[Recipe]) -> list[nn.Module]:
 def target_of_world(data: Drawn, config: TrainingConfig) -> Recipe:
     """A classifier of the target of the world that the data is drawn from."""
     # of photographs alone: the class says it, and none is read
-    world = worlds.get(data.world) if data.world in worlds.names() else _PHOTOS[data.world][0]
+    drawn = data.world in worlds.names() or worlds.is_file(data.world)
+    world = worlds.get(data.world) if drawn else _PHOTOS[data.world][0]
     return Recipe(data=data, targets=world.target, training=config)
 
 

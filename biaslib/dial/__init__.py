@@ -1,1 +1,61 @@
-"""Every metric of the book on the same models, whose bias is a dial, beside the true causal effect of the bias."""
+"""One instrument beside another on the same models of a known bias, and the door for the metrics of others.
+
+    from biaslib import dial
+
+    @dial.metric(name="Spread of the map", tier=3, side="above", passes=3)
+    def spread(case):
+        return case.map.std(axis=(1, 2))
+
+`biaslib dial run spread.py` gives it a row beside the book's metrics. Here are `biaslib dial`'s commands; only typer is
+imported, as `biaslib --help` reads this module.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+commands = typer.Typer(help="Put a metric of your own on the board of the dial.", no_args_is_help=True)
+_File = Annotated[Path, typer.Argument(help="A Python file with your metric. It is run.", show_default=False)]
+
+
+def __getattr__(name: str) -> Any:
+    """`metric`, without which nothing here needs torch."""
+    if name == "metric":
+        from biaslib.dial.entries import metric
+
+        return metric
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@commands.command("check")
+def _check(file: _File) -> None:
+    """Ask your metric about two small models: does it answer, alike each time, and see no more than its tier?"""
+    from biaslib.dial import board, entries
+
+    for line in board.check(entries.read(file)):
+        print(line)
+
+
+@commands.command("run")
+def _run(
+    file: _File,
+    world: Annotated[list[str] | None, typer.Option(help="birds, pets, ... or a file; may be repeated.")] = None,
+    models: Annotated[int, typer.Option(help="How many at each strength.", min=2)] = 3,
+    references: Annotated[int, typer.Option(help="How many unbiased ones a world.", min=3)] = 10,
+    images: Annotated[int, typer.Option(help="That each model is trained on.", min=50)] = 1200,
+    test_images: Annotated[int, typer.Option(help="That it is measured on.", min=50)] = 1000,
+    out: Annotated[Path | None, typer.Option(help="A folder for the board and what it is made of.")] = None,
+) -> None:
+    """Train the dial's models, measure them with your metric and the book's, and print the board.
+
+    What was trained stays in the store: a second run takes seconds, and a stopped one goes on.
+    """
+    from biaslib.dial import board, entries
+
+    read, worlds = entries.read(file), world or ["birds", "pets"]
+    trials = board.trials(worlds, models=models, references=references, images=images, test_images=test_images)
+    rows, numbers = board.run(read, trials)
+    print(board.as_text(rows, read))
+    if out is not None:
+        print(f"the board is at {board.write(out, file, read, rows, numbers)}")

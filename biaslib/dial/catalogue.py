@@ -1,17 +1,8 @@
 """The metrics of the book's four papers, each as one number of a model, with what it needs and what it costs.
 
-A metric of your own is a function of a case (`measuring.Case`: labels, answers, maps, masks of one model) and of the
-rows of its test images that count, some of them more than once. It is named with the side on which a biased model is
-expected, before any is measured, and goes on the board beside the book's::
-
-    def spread(case: Case, rows: np.ndarray) -> float:
-        return float(case.map[rows].std())
-
-    mine = Metric("Spread of the map", "yours", "", "above", "nothing more", 3, spread)
-    verdicts.numbers(cases, [mine])  # its value for each model, beside the true effect
-    verdicts.powers(trials, [mine])  # how often it finds the bias, by numbers of images and of models
-
-`verdicts.against_reference` has its false alarms. It needs no model anew: what is measured of a model stays stored.
+A metric is a function of a case (`measuring.Case`) and of the rows of its test images that count, some of them more
+than once. The side on which a biased model is expected is named before any is measured. Those of others come from
+`entries`; none needs a model anew, as what is measured of a model stays stored.
 """
 
 from collections.abc import Callable

@@ -87,7 +87,8 @@ def _worlds_of(table: pd.DataFrame, kind: _Kind = "all models") -> list[_PairSig
     measured = set(table["metric"])
     if EXACT.name not in measured:
         raise BiaslibError(f"The table lacks {EXACT.name!r}, the true effect that metrics are compared with.")
-    names = (EXACT.name, *(metric.name for metric in METRICS.values() if metric.name in measured - {EXACT.name}))
+    known = {EXACT.name: EXACT, **METRICS}
+    names = (*(name for name in known if name in measured), *sorted(measured - known.keys()))  # last those of others
     return [_pair_signs(part, names, kind) for _, part in table.groupby(["world", "architecture"], sort=False)]
 
 

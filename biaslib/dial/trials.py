@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from biaslib import recipes
-from biaslib.errors import BiaslibError, check_known, check_number, refused
+from biaslib import recipes, worlds
+from biaslib.errors import BiaslibError, check_known, check_number, reason, refused
 from biaslib.recipes import Drawn, Recipe, Setup
-from biaslib.store.files import beside
+from biaslib.store.files import beside, tupled
 from biaslib.training import TrainingConfig
 from biaslib.training.objectives import Joint, Objective
 from biaslib.worlds.base import World
@@ -52,7 +52,21 @@ def _place(name: str, said: dict[str, Any]) -> _Place:
     return _Place(training=config, outputs=_OUTPUTS.get(name, ()), objective=objective, **said)
 
 
-PLACES: Final = {name: _place(name, said) for name, said in beside(__file__).items()}
+class _Places(dict[str, _Place]):
+    """By their names; a world in a file of its own by the file's, with the `PLACE` in it."""
+
+    def __missing__(self, name: str) -> _Place:
+        if not worlds.is_file(name):
+            raise KeyError(name)
+        module = worlds.of_file(name)
+        try:
+            self[name] = _place(name, tupled(dict(module.PLACE)))
+        except TypeError as error:
+            raise refused("place that is not one", name=name, why=reason(error)) from error
+        return self[name]
+
+
+PLACES: Final = _Places({name: _place(name, said) for name, said in beside(__file__).items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +84,8 @@ class Trial(Setup):
     explained: int = 100  #: the first of them, for methods of many passes an image; a divisor of `test_images`
 
     def __post_init__(self) -> None:
-        check_known("a world of the dial", self.world, PLACES)
+        if not worlds.is_file(self.world):
+            check_known("a world of the dial", self.world, PLACES)
         check_number("strength", self.strength, 0, 1)
         usual = self.place.training.architecture
         if self.world == "scenes" and self.architecture not in (None, usual):

@@ -77,7 +77,7 @@ def drawn(table: pd.DataFrame) -> pd.DataFrame:
     return table[~table["world"].map(lambda world: bool(PLACES[world].photos))]
 
 
-def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: int = 200, seed: int = 0) -> pd.DataFrame:
+def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.DataFrame:
     """How often each metric reports biased models, by their number (`_ENSEMBLES`) and that of test images (`_SIZES`).
 
     Test images are drawn again from those that there are, with replacement and the same for all models, as an auditor
@@ -102,9 +102,6 @@ def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: in
         for metric in METRICS.values()
     ]
     redrawn = [(key[0], METRICS[key[1]], values) for key, values in zip(keys, _redraw.many(keys), strict=True)]
-    for models in map(tuple, groups.values() if further else ()):
-        cases = _measured_once(models)
-        redrawn += [(models, metric, _redrawn(cases, metric, _SIZES, draws, seed)) for metric in further]
     rows: list[tuple[object, ...]] = []
     for models, metric, values in redrawn:
         if np.isnan(values).all():
@@ -114,7 +111,7 @@ def powers(trials: Sequence[Trial], further: Sequence[Metric] = (), *, draws: in
         reference = risk[..., strengths == 0]
         for strength in sorted(set(strengths) - {0.0}):
             for count in _ENSEMBLES:
-                power = _power(risk[..., strengths == strength], reference, count)
+                power = power_of(risk[..., strengths == strength], reference, count)
                 for size, drawn in zip(_SIZES, power, strict=True):
                     defined = drawn[~np.isnan(drawn)]
                     mean = float(defined.mean()) if len(defined) else float("nan")
@@ -134,7 +131,7 @@ def _redrawn(cases: Sequence[Case], metric: Metric, sizes: tuple[int, ...], draw
     return np.array([[[metric.value(case, rows) for case in cases] for rows in of_size] for of_size in drawn])
 
 
-def _power(biased: np.ndarray, reference: np.ndarray, models: int = 1) -> np.ndarray:
+def power_of(biased: np.ndarray, reference: np.ndarray, models: int = 1) -> np.ndarray:
     """(...) by risk scores (..., k) of biased and (..., m) of reference models; equal but for rounding is equal."""
     shift = np.round(biased.mean(axis=-1) - reference.mean(axis=-1), 9)
     spreads = [np.round(scores.std(axis=-1, ddof=1), 9) for scores in (biased, reference)]
@@ -165,7 +162,7 @@ def power_spans(table: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> 
             continue
         reference, before = drawn(calm), np.full(1 + resamples, np.nan)
         for strength, values in ((strength, values) for strength, values in risk.items() if len(values) > 1):
-            power = _power(drawn(values), reference)
+            power = power_of(drawn(values), reference)
             rows.append((*key, strength, span(power, len(values)), span(power - before, len(values))))
             before = power
     return pd.DataFrame(rows, columns=[*_PLACE, "metric", "strength", "power", "rise"])

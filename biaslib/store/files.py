@@ -6,15 +6,18 @@ import functools
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from importlib import util
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import filelock
 
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, reason, refused
 
 SEAL = hashlib.sha256().digest_size  # bytes at the end of a file that `sealed` wrote
 _PIECE = 2**20  # bytes
@@ -167,6 +170,22 @@ def _tidy_locks(folder: Path) -> None:
     for file in folder.iterdir():
         with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(file, timeout=0):
             file.unlink(missing_ok=True)
+
+
+def module_of(file: Path) -> ModuleType:
+    """Runs a Python file and gives its module; what stops it is a `BiaslibError`."""
+    name = "biaslib_file_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
+    spec = util.spec_from_file_location(name, file)
+    try:
+        if spec is None or spec.loader is None:
+            raise ImportError("it is no Python file")
+        sys.modules[name] = module = util.module_from_spec(spec)  # so that what it defines can be sent to a worker
+        spec.loader.exec_module(module)
+    except BiaslibError:
+        raise
+    except Exception as error:
+        raise refused("file that cannot be run", file=file, kind=type(error).__name__, why=reason(error)) from error
+    return module
 
 
 def beside(module: str) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from axe_core_python.selenium import Axe
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from biaslib.book import Project, pages, site
+from biaslib.book import Project, site
+from book import pages
 from tests.book.conftest import HEADER, NOTEBOOKS, ROOT
 from tests.browsing import chromium
 

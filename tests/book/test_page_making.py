@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslib.book import pages
+from book import pages
 
 
 @pytest.mark.parametrize(

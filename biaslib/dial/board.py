@@ -1,0 +1,169 @@
+"""A metric of somebody else beside the book's, on the same models: a row each, with how surely it can be told apart."""
+
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from biaslib.dial import ranks, verdicts
+from biaslib.dial.catalogue import EXACT, METRICS, NULL, Metric
+from biaslib.dial.entries import TIERS, Entry
+from biaslib.dial.measuring import measured
+from biaslib.dial.trials import Trial, grid
+from biaslib.errors import BiaslibError
+from biaslib.statistics.intervals import percentile_ends
+from biaslib.store import replacing, results
+from biaslib.store.files import sha256
+from biaslib.worlds import is_file
+
+PROTOCOL: Final = "dial-0.1"  # how rows are computed; those of two protocols do not belong into one table
+_STRENGTHS: Final = (0.6, 0.8, 1.0)
+_RESAMPLES: Final = 500
+_WORLD: Final = ["world", "architecture"]
+_NUMBERS: Final = ("power", "low", "high", "smallest effect", "alarms' upper end", "tau", "tau, same strength")
+
+
+def trials(worlds: Sequence[str], *, models: int, references: int, images: int, test_images: int) -> list[Trial]:
+    """The models of a board: so many at each strength, and unbiased ones to compare with, of each world."""
+    worlds = [str(Path(name).resolve()) if is_file(name) else name for name in worlds]
+    return grid(
+        worlds, strengths=_STRENGTHS, models=models, references=references, images=[images] * len(worlds),
+        test_images=test_images, explained=math.gcd(test_images, 100),  # for the methods that take many passes
+    )  # fmt: skip
+
+
+def run(entries: Sequence[Entry], trials: Sequence[Trial]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows of the board (see `rows`), and the numbers of every model that they are made of; trains what is missing.
+
+    The entries of others beside the book's metrics. A name that the book has already is a `BiaslibError`.
+    """
+    if taken := [entry.name for entry in entries if entry.name in METRICS]:
+        raise BiaslibError(f"{taken[0]!r} is a metric of the book: give yours another name.")
+    cases = measured(trials)
+    metrics = [entry.as_metric(cases) for entry in entries]
+    numbers = verdicts.numbers(cases, metrics)
+    return rows(numbers, metrics), numbers
+
+
+def rows(numbers: pd.DataFrame, further: Sequence[Metric] = (), *, resamples: int = _RESAMPLES) -> pd.DataFrame:
+    """A row a metric of a table of `verdicts.numbers`, tier by tier, the most powerful first.
+
+    `power` of an audit of one model, the mean over worlds and strengths, with its 95 % interval (`low`, `high`) from a
+    bootstrap over models; `rank` in its tier, shared by metrics whose powers cannot be told apart from that of the
+    first of them, on the same draws of models; `smallest effect`, the least mean true effect of a world and strength
+    whose power is at least `verdicts.POWER`; `alarms`, how many of the unbiased models it reports, with the upper end
+    of Clopper and Pearson's 95 % interval; Kendall's `tau` with the true effect within worlds, and between models of
+    the same strength; `passes`. NaN is what is not defined.
+    """
+    known = METRICS | {metric.name: metric for metric in further}
+    powers, noticed = _powers(numbers, resamples)
+    counts = verdicts.false_positive_counts(numbers).groupby("metric")[["audits", "false_positives"]].sum()
+    taus = {kind: ranks.rank_agreement(numbers, kind=kind)[EXACT.name] for kind in ("all models", "same strength")}
+    made = []
+    for name, drawn in powers.items():
+        low, high = percentile_ends(drawn[1:][~np.isnan(drawn[1:])]) if np.isfinite(drawn[0]) else (np.nan, np.nan)
+        audits, hits = map(int, counts.loc[[name]].to_numpy()[0])
+        upper = scipy.stats.binomtest(hits, audits).proportion_ci().high
+        row = {"metric": name, "tier": tier(known[name]), "power": drawn[0], "low": low, "high": high}
+        row |= {"smallest effect": noticed[name], "alarms": f"{hits} of {audits}", "alarms' upper end": upper}
+        row |= {"tau": taus["all models"][name], "tau, same strength": taus["same strength"][name]}
+        made.append(row | {"passes": known[name].passes})
+    table = pd.DataFrame(made).sort_values(["tier", "power"], ascending=[True, False], ignore_index=True)
+    table.insert(2, "rank", [rank for _, part in table.groupby("tier") for rank in _shared_ranks(part, powers)])
+    return table
+
+
+def tier(metric: Metric) -> int:
+    """What it must be told, as `entries.TIERS` has it; the exact effect, which nobody is told, is above them all."""
+    if metric.family.startswith("tier "):
+        return int(metric.family.removeprefix("tier "))
+    of_family = {"answers": int(metric.needs != "nothing more"), "amplification": 5, NULL: 2, EXACT.family: len(TIERS)}
+    return of_family.get(metric.family, 3)
+
+
+def check(entries: Sequence[Entry]) -> list[str]:
+    """A line for each entry that answers alike twice about two small models, and defined; else a `BiaslibError`."""
+    small = Trial(world="birds", strength=0.0, images=200, epochs=1, test_images=60, explained=10)
+    cases = measured([small, replace(small, seed=1)])
+    lines = []
+    for entry in entries:
+        first, again = ([entry.of(case, cases) for case in cases] for _ in range(2))
+        if not all(np.isfinite(values).any() for values in first):
+            raise BiaslibError(f"{entry.name!r} gives no number of a model of birds: return one, or one an image.")
+        if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(first, again, strict=True)):
+            raise BiaslibError(f"{entry.name!r} gives another number when it is asked again: fix its random seed.")
+        each = "a number a model" if len(first[0]) == 1 else "a number an image"
+        lines.append(f"{entry.name}: tier {entry.tier}, {each}, {np.mean(entry.seconds):.2g} s a model; all is well")
+    return lines
+
+
+def as_text(rows: pd.DataFrame, entries: Sequence[Entry]) -> str:
+    """The rows of the entries' tiers for a terminal, the entries marked, and how long each took a model."""
+    own = {entry.name: f"{np.mean(entry.seconds):.2g} s" for entry in entries}
+    table = rows[rows["tier"].isin([entry.tier for entry in entries])].round(dict.fromkeys(_NUMBERS, 2))
+    table = table.assign(metric=["* " * (name in own) + name for name in table["metric"]])
+    times = "; ".join(f"{name}: {seconds} a model" for name, seconds in own.items())
+    return f"{table.to_string(index=False, na_rep='')}\n{times}"
+
+
+def write(out: Path, file: Path, entries: Sequence[Entry], rows: pd.DataFrame, numbers: pd.DataFrame) -> Path:
+    """Puts board, numbers, source and what they were made with into a folder: what is sent to who keeps a board."""
+    about = {"protocol": PROTOCOL, "source": sha256(file), "date": results.now(), "device": results.device()}
+    told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]
+    with replacing(out) as partial:
+        partial.mkdir()
+        rows.to_csv(partial / "board.csv", index=False)
+        numbers.to_csv(partial / "numbers.csv", index=False)
+        shutil.copyfile(file, partial / file.name)
+        values = {**about, "versions": results.versions(), "metrics": told}
+        (partial / "submission.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    return out
+
+
+def _powers(numbers: pd.DataFrame, resamples: int) -> tuple[dict[str, np.ndarray], pd.Series]:
+    """Each metric's mean power, (1 + resamples,): as it is, then of models drawn again, the same for all metrics.
+
+    And the least effect of a setting in which it has the power `verdicts.POWER`.
+    """
+    rng, settings, noticed = np.random.default_rng(0), [], []
+    for _, part in numbers.groupby(_WORLD, sort=False):
+        wide = part.pivot_table(index=["strength", "model"], columns="metric", values="risk_score")
+        effects = part.groupby("strength")["effect"].mean()
+        drawn = {strength: _redrawn(values.to_numpy(), resamples, rng) for strength, values in wide.groupby("strength")}
+        reference = drawn.pop(0.0)
+        for strength, values in drawn.items():
+            power = pd.DataFrame(verdicts.power_of(values, reference), columns=wide.columns)
+            settings.append(power)
+            own = power.iloc[0]
+            noticed.append(own.mask(own >= verdicts.POWER, abs(effects[strength])).where(own >= verdicts.POWER))
+    means = pd.concat(settings).groupby(level=0).mean()  # over settings, of each draw
+    return {str(name): means[name].to_numpy() for name in means}, pd.concat(noticed, axis=1).min(axis=1)
+
+
+def _redrawn(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """(1 + resamples, metrics, models) of (models, metrics): as they are, then with models drawn again."""
+    of_draws = rng.integers(len(values), size=(resamples, len(values)))
+    return np.moveaxis(values[np.vstack([np.arange(len(values)), of_draws])], 1, -1)
+
+
+def _shared_ranks(part: pd.DataFrame, powers: Mapping[str, np.ndarray]) -> list[float]:
+    """The rank of each row, that of the first of those that cannot be told apart from it; NaN without a power."""
+    found: list[float] = []
+    first = ""
+    for place, name in enumerate(part["metric"], start=1):
+        apart = powers[first] - powers[name] if first else np.full(2, np.nan)
+        if np.isnan(powers[name][0]):
+            found.append(np.nan)
+        elif not first or np.nanquantile(apart[1:], 0.025) > 0:
+            first = name
+            found.append(float(place))
+        else:
+            found.append(found[-1])
+    return found
