@@ -60,9 +60,10 @@ def open_model(model: str | Path | nn.Module, weights: str | Path | None) -> _Op
     if local:
         raise BiaslibError(f"There is no folder {path}: mend its path.")
     if colon and source in _HUBS:
-        if (known := _architecture(rest)) is None or weights is None:
-            raise refused("model on the hub", name=name, rest=rest)
-        return _from_name(known, weights)
+        if weights is not None and (known := _architecture(rest)) is not None:
+            return _from_name(known, weights)
+        _no_weights(weights)
+        return _from_hub(name, rest)
     if colon:
         _no_weights(weights)
         return _from_function(name)
@@ -104,6 +105,19 @@ def _from_name(name: str, weights: str | Path | None) -> _Opened:
         raise BiaslibError(f"{str(error).rstrip('.')}{_OTHERWISE}.") from error
     sum_ = "" if path.is_dir() else files.sha256(path)
     return _Opened(built, described | {"weights": path.name + wrapping, "sha256": sum_}, _state(built), settings, steps)
+
+
+def _from_hub(name: str, rest: str) -> _Opened:
+    """What timm makes of a repository's config.json and weights, none of which is code."""
+    import timm
+
+    try:
+        built = timm.create_model(f"hf-hub:{rest}", pretrained=True)
+    except Exception as error:
+        raise refused("model on the hub", name=name, rest=rest, kind=type(error).__name__, why=reason(error)) from error
+    said = {key: built.pretrained_cfg[key] for key in _STEPS if built.pretrained_cfg.get(key) is not None}
+    steps = {key: _usable("config.json", key, value) for key, value in said.items()}
+    return _Opened(built, {"model": rest, "kind": "from the Hugging Face hub"}, _state(built), "config.json", steps)
 
 
 def _from_file(path: Path) -> _Opened:

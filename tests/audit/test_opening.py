@@ -350,6 +350,10 @@ def strange(tmp_path, monkeypatch):
     torch.save(state, tmp_path / "torchvision.pt")
 
 
+def unreachable(*_, **__):
+    raise OSError("no way to the hub")
+
+
 @pytest.mark.parametrize(
     ("model", "weights", "said"),
     [
@@ -364,9 +368,9 @@ def strange(tmp_path, monkeypatch):
         (NAME, "hello.pt", "hello.pt cannot be read: it is damaged or of another kind"),
         (NAME, "words.pth", "words.pth cannot be read: it is damaged or of another kind"),
         ("hello.pt", None, "is not a TorchScript or torch.export file"),
-        ("hf-hub:someone/skin", None, "is on the Hugging Face hub, and an audit fetches no model"),
-        ("hf_hub:timm/resnet18.a1_in1k", None, "is on the Hugging Face hub, and an audit fetches no model"),
-        ("hf-hub:someone/skin", "torchvision.pt", "is on the Hugging Face hub, and an audit fetches no model"),
+        ("hf-hub:someone/skin", None, "fetched from the Hugging Face hub through timm (OSError: no way to the hub)"),
+        ("hf_hub:timm/resnet18.a1_in1k", None, "download it (hf download timm/resnet18.a1_in1k --local-dir FOLDER)"),
+        ("hf-hub:someone/skin", "torchvision.pt", "Weights go with an architecture's name only"),
         ("local-dir:nowhere", None, "There is no folder nowhere"),
         ("empty", None, "The folder empty is no model: it has no config.json that names an architecture of timm"),
         ("transformers", None, "The folder transformers is no model: it has no config.json that names an architecture"),
@@ -384,7 +388,10 @@ def strange(tmp_path, monkeypatch):
         ("resnet18", "torchvision.pt", "module:function"),
     ],
 )
-def test_what_is_no_model_here_is_refused_for_the_right_reason(strange, small_set, refusal, model, weights, said):
+def test_what_is_no_model_here_is_refused_for_the_right_reason(
+    strange, small_set, refusal, monkeypatch, model, weights, said
+):
+    monkeypatch.setattr(timm.models._hub, "hf_hub_download", unreachable)
     assert said in refusal(small_set, model=model, weights=weights)
 
 
@@ -400,3 +407,28 @@ def test_random_bytes_as_weights_are_always_one_sentence(tmp_path):
             building.read_state(tmp_path / f"{number}.pt")
         except BiaslibError:
             continue
+
+
+def test_a_model_of_the_hub_is_what_timm_makes_of_what_the_hub_answers(tmp_path, monkeypatch):
+    """With a reply as the hub gives one for a model of timm: config.json and weights, by repository and file name."""
+    torch.manual_seed(0)
+    published = timm.create_model(TIMMS, num_classes=2).eval()
+    safetensors.torch.save_file(published.state_dict(), tmp_path / "model.safetensors")
+    kept = {"input_size": [3, 40, 40], "crop_pct": 0.8, "interpolation": "bilinear", "fixed_input_size": False}
+    kept |= HALF | {"num_classes": 2, "pool_size": [2, 2], "first_conv": "conv1.0", "classifier": "fc", "tag": "skin"}
+    write(tmp_path, {"architecture": TIMMS, "num_classes": 2, "num_features": 512, "pretrained_cfg": kept})
+    asked = []
+
+    def replied(repo_id, filename, **_):
+        asked.append((repo_id, filename))
+        return str(tmp_path / filename)
+
+    monkeypatch.setattr(timm.models._hub, "hf_hub_download", replied)
+    found = under_audit("hf-hub:clinic/skin")
+    assert set(asked) == {("clinic/skin", "config.json"), ("clinic/skin", "model.safetensors")}
+    same_answers(found, published)
+    steps = found.preprocessing
+    assert (steps.size, steps.crop, steps.mean, steps.std) == (40, 0.8, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+    assert steps.interpolation == "bilinear"
+    assert steps.assumed == ""
+    assert found.described["model"] == "clinic/skin"
