@@ -151,11 +151,11 @@ def imports(file: Path) -> Iterator[str]:
 
 
 def imported_by(room: str) -> dict[str, set[str]]:
-    """Foreign module -> the package's modules that import it: of the "instruments", or of the "book" above them."""
+    """Foreign module -> the modules that import it: of the "instruments", or of the "book" above them and its pages."""
     found: dict[str, set[str]] = {}
     package = ROOT / PROJECT["name"]
-    for file in package.rglob("*.py"):
-        name = file.relative_to(package).as_posix()
+    for file in (*package.rglob("*.py"), *(ROOT / "book").glob("*.py")):
+        name = file.relative_to(package if file.is_relative_to(package) else ROOT).as_posix()
         if name.startswith(("chapters/", "book/")) == (room == "book"):
             for module in set(imports(file)) - sys.stdlib_module_names - {PROJECT["name"]} - BESIDE.get(name, set()):
                 found.setdefault(module, set()).add(name)
