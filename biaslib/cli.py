@@ -51,8 +51,8 @@ _Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, 
 _Scheduler = Annotated[str | None, _option("Address of a Dask scheduler; whoever reaches it can run code here.")]
 _Colour = tuple[float, float, float]
 _MODEL = (
-    "An architecture's name (with --weights), a folder with config.json and model.safetensors, hf-hub:REPOSITORY, an "
-    "ONNX, TorchScript or torch.export file, or module:function. The last three run their maker's code. No pickle."
+    "An architecture (with --weights), a folder of config.json and model.safetensors, hf-hub:NAME, an ONNX, TorchScript "
+    "or torch.export file, or module:function. The last three run their maker's code when they are opened. No pickle."
 )
 _Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
 

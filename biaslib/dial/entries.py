@@ -81,7 +81,7 @@ class Entry:
         """What it gives for a model, (1,) or a number an image, (N,); anything else is a `BiaslibError`."""
         began = time.perf_counter()
         try:
-            value = np.asarray(self.function(Seen(case, self.tier, references)), dtype=float).reshape(-1)
+            value = np.asarray(self.function(Seen(case, self.tier, references)), dtype=float)
         except BiaslibError:
             raise
         except Exception as error:
@@ -89,9 +89,9 @@ class Entry:
                 "metric that stopped", name=self.name, kind=type(error).__name__, why=reason(error)
             ) from error
         self.seconds.append(time.perf_counter() - began)
-        if value.size not in (1, len(case.truth)):
-            raise refused("neither one number nor one an image", name=self.name, given=value.size, n=len(case.truth))
-        return value
+        if value.size != 1 and value.shape != case.truth.shape:
+            raise refused("neither one number nor one an image", name=self.name, given=value.shape, n=len(case.truth))
+        return value.reshape(-1)
 
     def as_metric(self, cases: Sequence[Case]) -> Metric:
         """As the dial's own are; the unbiased models among these are what it may see from tier 4 on."""

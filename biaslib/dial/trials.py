@@ -58,12 +58,10 @@ class _Places(dict[str, _Place]):
     def __missing__(self, name: str) -> _Place:
         if not worlds.is_file(name):
             raise KeyError(name)
-        module = worlds.of_file(name)
         try:
-            self[name] = _place(name, tupled(dict(module.PLACE)))
+            return _place(name, tupled(dict(worlds.of_file(name).PLACE)))  # and none of the book's from then on
         except TypeError as error:
             raise refused("place that is not one", name=name, why=reason(error)) from error
-        return self[name]
 
 
 PLACES: Final = _Places({name: _place(name, said) for name, said in beside(__file__).items()})

@@ -67,8 +67,7 @@ def from_record(wide: pd.DataFrame) -> pd.DataFrame:
 
 def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of any of these tables that are about each world's usual architecture."""
-    usual = {world: place.training.architecture for world, place in PLACES.items()}
-    return table[table["architecture"] == table["world"].map(usual)]
+    return table[table["architecture"] == table["world"].map(lambda world: PLACES[world].training.architecture)]
 
 
 def drawn(table: pd.DataFrame) -> pd.DataFrame:

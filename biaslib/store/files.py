@@ -174,6 +174,8 @@ def _tidy_locks(folder: Path) -> None:
 
 def module_of(file: Path) -> ModuleType:
     """Runs a Python file and gives its module; what stops it is a `BiaslibError`."""
+    if not file.is_file():
+        raise BiaslibError(f"There is no file {file}: mend its path.")
     name = "biaslib_file_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
     spec = util.spec_from_file_location(name, file)
     try:

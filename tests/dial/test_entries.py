@@ -51,7 +51,7 @@ def test_what_is_of_a_higher_tier_is_refused_with_the_tier_to_ask_for(cases, tie
             if number <= tier:
                 getattr(seen, name)
             else:
-                with pytest.raises(BiaslibError, match=rf"asks for '{name}' .*: enter it with tier={number}"):
+                with pytest.raises(BiaslibError, match=rf"asks for '{name}' .*: enter it with tier={number}, or do"):
                     getattr(seen, name)
     with pytest.raises(AttributeError, match="A case has no 'effect': it has truth, answer"):
         seen.effect  # noqa: B018
@@ -107,7 +107,7 @@ def test_a_file_without_an_entry_and_a_name_given_twice_are_refused(tmp_path):
     empty.write_text("x = 1\n")
     with pytest.raises(BiaslibError, match=r"enters no metric: put @dial\.metric\(\.\.\.\) over its function"):
         entries.read(empty)
-    with pytest.raises(BiaslibError, match=r"cannot be run as Python \(FileNotFoundError"):
+    with pytest.raises(BiaslibError, match=r"There is no file .*none\.py: mend its path"):
         entries.read(tmp_path / "none.py")
     file = written(tmp_path, "return 1")
     file.write_text(2 * file.read_text())
@@ -119,7 +119,8 @@ def test_a_file_without_an_entry_and_a_name_given_twice_are_refused(tmp_path):
     ("function", "said"),
     [
         (lambda case: 1 / 0, r"stopped with ZeroDivisionError \(division by zero\): mend its function"),
-        (lambda case: np.ones(7), "gives 7 numbers for a model: it is one number, or one for each of the 40"),
+        (lambda case: np.ones(7), r"gives an array of shape \(7,\): return one number for the model, or one for each"),
+        (lambda case: case.truth[:, None], r"gives an array of shape \(40, 1\): .*, of shape \(40,\)"),
         (lambda case: "many", "stopped with ValueError"),
         (lambda case: case.cue, r"asks for 'cue' \(labels of the cue\), and it is of tier 0"),
     ],
