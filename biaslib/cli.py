@@ -15,8 +15,7 @@ from biaslib.book import course, need_libraries
 from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
-_SHOWN = 10
-_INTERRUPTED = 130  # what typer makes of Ctrl-C
+_SHOWN, _INTERRUPTED = 10, 130  # the second is what typer makes of Ctrl-C
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
 
 
@@ -51,8 +50,9 @@ _Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, 
 _Scheduler = Annotated[str | None, _option("Address of a Dask scheduler; whoever reaches it can run code here.")]
 _Colour = tuple[float, float, float]
 _MODEL = (
-    "An architecture (with --weights), a folder of config.json and model.safetensors, hf-hub:NAME, an ONNX, TorchScript "
-    "or torch.export file, or module:function. The last three run their maker's code when they are opened. No pickle."
+    "An architecture's name (with --weights), a folder with config.json and model.safetensors, hf-hub:REPOSITORY, an "
+    "ONNX, TorchScript or torch.export file, or module:function. The last three run their maker's code when they are "
+    "opened. No pickle."
 )
 _Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
 

@@ -76,8 +76,8 @@ def rows(numbers: pd.DataFrame, further: Sequence[Metric] = (), *, resamples: in
         row |= {"tau": taus["all models"][name], "tau, same strength": taus["same strength"][name]}
         made.append(row | {"passes": known[name].passes})
     table = pd.DataFrame(made).sort_values(["tier", "power"], ascending=[True, False], ignore_index=True)
-    ranks_ = [rank for _, part in table.groupby("tier") for rank in _shared_ranks(part, powers)]
-    table.insert(2, "rank", pd.array(ranks_, dtype="Int64"))
+    shared = [rank for _, part in table.groupby("tier") for rank in _shared_ranks(part, powers)]
+    table.insert(2, "rank", pd.Series(shared, dtype="Int64"))
     return table
 
 
