@@ -113,7 +113,7 @@ def _from_hub(name: str, rest: str) -> _Opened:
 
     try:
         built = timm.create_model(f"hf-hub:{rest}", pretrained=True)
-    except Exception as error:
+    except Exception as error:  # the hub's clients raise types of their own, which change with their versions
         raise refused("model on the hub", name=name, rest=rest, kind=type(error).__name__, why=reason(error)) from error
     said = {key: built.pretrained_cfg[key] for key in _STEPS if built.pretrained_cfg.get(key) is not None}
     steps = {key: _usable("config.json", key, value) for key, value in said.items()}

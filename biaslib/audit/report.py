@@ -164,7 +164,7 @@ def _table(frame: pd.DataFrame, name: str, caption: str, columns: Mapping[str, s
     mute = frame.columns.intersection(rare)
     idle = [column for column in mute if not (frame[column] if column == "small" else frame[column].notna()).any()]
     shown = _paired(frame).drop(columns=[*idle, *({"p"} & set(frame))]).rename(columns=columns)
-    special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f"}
+    special: Mapping[str, Any] = {columns["p corrected"]: p_value, columns["needed"]: ",.0f", columns["as_far"]: ".0f"}
     formats = {
         str(column): special.get(str(column), ".3f")
         for column in shown

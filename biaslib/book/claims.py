@@ -149,13 +149,8 @@ def compare(
 
 
 def unmeasured(listed: Sequence[Claim]) -> dict[str, Any]:
-    """`UNKNOWN` for each number that these claims rest on, in the order in which they first name them."""
+    """`UNKNOWN` for each number that these claims rest on."""
     return {name: UNKNOWN for claim in listed for name in claim.condition.names}
-
-
-def in_order(listed: Sequence[Claim], *numbers: Any) -> dict[str, Any]:
-    """The numbers that these claims rest on, given in the order in which the claims first name them."""
-    return dict(zip(unmeasured(listed), numbers, strict=True))
 
 
 def difference(a: ArrayLike, b: ArrayLike) -> Interval:

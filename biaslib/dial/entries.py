@@ -84,7 +84,7 @@ class Entry:
             value = np.asarray(self.function(Seen(case, self.tier, references)), dtype=float)
         except BiaslibError:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever somebody else's function raises
             raise refused(
                 "metric that stopped", name=self.name, kind=type(error).__name__, why=reason(error)
             ) from error

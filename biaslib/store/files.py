@@ -185,7 +185,7 @@ def module_of(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BiaslibError:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever the file's own code raises
         raise refused("file that cannot be run", file=file, kind=type(error).__name__, why=reason(error)) from error
     return module
 

@@ -74,13 +74,10 @@ def test_a_difference_without_pairs_takes_the_ends_that_are_furthest_apart():
     assert claims.unpaired(span(0.5, 0.75), recorded_value) == Interval(0.525, pytest.approx(0.3), 0.75, 4)
 
 
-def test_numbers_stand_under_the_names_that_claims_give_them_first():
+def test_what_was_not_measured_is_unknown_under_the_names_of_the_claims():
     listed = [Claim("One.", above("a", 0)), Claim("Two.", all_of(below("b", 0), above("a", 1)))]
-    assert claims.in_order(listed, 1.0, 2.0) == {"a": 1.0, "b": 2.0}
     assert list(claims.unmeasured(listed)) == ["a", "b"]
     assert listed[0].mark(claims.unmeasured(listed)) == UNCERTAIN
-    with pytest.raises(ValueError, match="shorter"):
-        claims.in_order(listed, 1.0)
 
 
 def test_what_is_counted_lies_between_what_is_sure_and_what_is_possible():
