@@ -3,6 +3,7 @@
 python -m tools.reliability
 """
 
+import sys
 from dataclasses import astuple
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from biaslib.book import recorded
 from biaslib.dial import verdicts
 from biaslib.dial.catalogue import AUDIT_MEASURES
 from biaslib.dial.trials import PLACES
+from biaslib.store import replacing
 
 
 def reliability_table(numbers: pd.DataFrame, powers: pd.DataFrame) -> pd.DataFrame:
@@ -50,6 +52,8 @@ def reliability_table(numbers: pd.DataFrame, powers: pd.DataFrame) -> pd.DataFra
 
 
 if __name__ == "__main__":
-    values = recorded.get("dial", recorded.ALL)["values"]
-    table = reliability_table(values["numbers"], values["powers"])
-    table.to_csv(Path(audit.__file__).with_name("reliability.csv"), index=False)
+    if (record := recorded.get("dial", recorded.ALL)) is None:
+        sys.exit("The dial's record is missing from book/recorded: restore it from git.")
+    with replacing(Path(audit.__file__).with_name("reliability.csv")) as partial:
+        table = reliability_table(record["values"]["numbers"], record["values"]["powers"])
+        table.to_csv(partial, index=False)
