@@ -174,7 +174,8 @@ def _promising(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The slices with most errors beyond the average of the half on which they were found, no two of them alike."""
     average, n = wrong[finding].mean(), int(finding.sum())
-    excesses, taken = list[tuple[float, str, np.ndarray]](), list[np.ndarray]()
+    excesses: list[tuple[float, str, np.ndarray]] = []
+    taken: list[np.ndarray] = []
     for way, members in found.items():
         for inside in members.T:
             size = int(inside[finding].sum())

@@ -110,6 +110,17 @@ def test_methods_are_compared_on_the_same_images(found):
     assert (spread["low"] > 0.05).all()
 
 
+def test_models_that_differ_alike_on_all_fruits_leave_the_spread_between_fruits_as_it_is(table):
+    """Each fruit is seen by the same models: what one of them has more of everywhere moves no spread."""
+    fruits = table[table["use case"] == "fruits"]
+    offset = 0.3 * (fruits["model"] % 3)
+    spans = []
+    for rma in (fruits["rma"], fruits["rma"] + offset):
+        found = pd.DataFrame(relevance._between_fruits(relevance._cells(fruits.assign(rma=rma)), 0))
+        spans.append(found[["estimate", "low", "high"]].to_numpy())
+    np.testing.assert_allclose(*spans, atol=1e-9)
+
+
 def test_the_papers_p_is_that_of_the_fruit_that_another_stands_in_for(found):
     tests = found["tests"].set_index(["network", "object", "method", "measure"]).sort_index()["paper's p"]
     assert tests["small MobileNet", "Lemon (for corn)", "ε-LRP", "rma"] == 0.46
