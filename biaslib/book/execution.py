@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ import nbformat
 from tqdm import tqdm
 
 from biaslib import store
-from biaslib.book import Project, recorded
+from biaslib.book import Project, kernels, recorded
 from biaslib.book import parameters as params
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, results
@@ -87,7 +86,9 @@ def run(
             None,  # its own file would be written anew before and after every cell
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
-            kernel_manager_class=_kernel(environment(threads, scheduler, bars), partial.with_name("kernel.json")),
+            kernel_manager_class=kernels.manager(
+                environment(threads, scheduler, bars), partial.with_name("kernel.json")
+            ),
             # papermill's own cwd would move this whole process, which other pages share
             resources={"metadata": {"path": str(project.notebooks)}},
         )
@@ -174,16 +175,6 @@ def environment(threads: int | None = None, scheduler: str | None = None, bars: 
         variables["BIASLIB_CORES"] = str(min(parallel.cores(), 2 * threads))
     asked = {"BIASLIB_BARS": bars, "BIASLIB_SCHEDULER": scheduler}
     return variables | {name: str(value) for name, value in asked.items() if value}
-
-
-def _kernel(environment: dict[str, str], connection: Path) -> type:
-    """A kernel of this very interpreter, whatever is registered as python3; a killed run leaves no connection file."""
-    from jupyter_client.kernelspec import KernelSpec
-    from jupyter_client.manager import AsyncKernelManager
-
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"]
-    spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=environment)
-    return type("ThisInterpreter", (AsyncKernelManager,), {"kernel_spec": spec, "connection_file": str(connection)})
 
 
 def _last_lines(text: str) -> str:

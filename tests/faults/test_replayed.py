@@ -68,9 +68,10 @@ def test_a_killed_run_leaves_no_connection_file_of_its_kernel(tmp_path):
     project = Project(tmp_path / "project")
     for place in (project.notebooks, project.book, project.executed):
         place.mkdir(parents=True)
-    write_notebook(project, "page", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)", parameters="n = 1")
+    write_notebook(project, "page", "import os, signal; os.kill(int(os.environ['BUILDER']), signal.SIGKILL)")
     runtime = tmp_path / "runtime"
-    program = "import sys; from pathlib import Path; from biaslib.book import Project, execution\n"
+    program = "import os, sys; from pathlib import Path; from biaslib.book import Project, execution\n"
+    program += "os.environ['BUILDER'] = str(os.getpid())\n"
     program += "place = Project(Path(sys.argv[1]))\n"
     program += "execution.run(place, 'page', place.page('page'))"
     environment = {**os.environ, "JUPYTER_RUNTIME_DIR": str(runtime)}

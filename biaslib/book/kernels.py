@@ -1,0 +1,122 @@
+"""The notebooks' kernels: on Linux, copies of one process that has imported what nearly every page needs.
+
+These imports take a process several seconds, which the book would otherwise spend once a page.
+"""
+
+import atexit
+import contextlib
+import functools
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_IMPORTED = ("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "pandas", "scipy.stats", "torch")
+_ONE_AT_A_TIME = threading.Lock()  # the pages of a build begin in threads of one process
+# what a kernel, or the event loop of a Dask client in it, logs has no place on a page
+_QUIET = (
+    "--log-level=CRITICAL",
+    "--IPKernelApp.exec_lines=__import__('logging').getLogger('asyncio').setLevel('CRITICAL')",
+)
+
+
+def manager(environment: Mapping[str, str], connection: Path) -> type:
+    """The class of a manager of kernels of this very interpreter, whatever is registered as python3.
+
+    A kernel finds `environment` beside what is in this process's. `connection` is the file that says how to reach it;
+    where the caller's folder is temporary, a killed run leaves none.
+    """
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import AsyncKernelManager
+
+    class Manager(AsyncKernelManager):
+        async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
+            if not hasattr(os, "pidfd_open"):
+                return await super()._async_launch_kernel(kernel_cmd, **options)
+            provisioner: Any = self.provisioner
+            begun = _Copy(environment, arguments=kernel_cmd[3:], environ=options["env"], folder=str(options["cwd"]))
+            provisioner.process, provisioner.pid, provisioner.pgid = begun, begun.pid, begun.pid
+            self._reconcile_connection_info(provisioner.connection_info)
+
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", *_QUIET]
+    spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=dict(environment))
+    return type("ThisInterpreter", (Manager,), {"kernel_spec": spec, "connection_file": str(connection)})
+
+
+class _Copy:
+    """A kernel that another process forked, with what jupyter_client asks of a `subprocess.Popen`."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, environment: Mapping[str, str], **wanted: Any) -> None:
+        # the bars and the store are the page's own; what libraries read as they are imported is not
+        shared = {name: value for name, value in environment.items() if not name.startswith("BIASLIB_")}
+        with _ONE_AT_A_TIME:
+            server = _server(tuple(sorted(shared.items())))
+            print(json.dumps(wanted), file=server.stdin, flush=True)
+            self.pid = int(server.stdout.readline())
+        self._handle = os.pidfd_open(self.pid)
+
+    def poll(self) -> int | None:
+        """None while it runs; the status that it ended with is known to its parent alone."""
+        return 0 if select.select([self._handle], [], [], 0)[0] else None
+
+    def wait(self) -> int:
+        select.select([self._handle], [], [])
+        os.close(self._handle)
+        return 0
+
+    def send_signal(self, number: int) -> None:
+        signal.pidfd_send_signal(self._handle, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+@functools.cache
+def _server(environment: tuple[tuple[str, str], ...]) -> Any:
+    """A process that runs `serve` until this one ends; an interrupt from the keyboard is not for it."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+        env={**os.environ, **dict(environment), "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    atexit.register(server.__exit__, None, None, None)  # closes its input, on which it ends
+    return server
+
+
+def serve() -> None:
+    """Imports, then becomes a kernel in a new process for every line of the standard input, and writes its number."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    parent = os.getpid()
+    for line in sys.stdin:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass  # those that have ended
+        number = os.fork()
+        if not number:
+            return _become(parent=parent, **json.loads(line))
+        print(number, flush=True)
+
+
+def _become(*, parent: int, arguments: list[str], environ: dict[str, str], folder: str) -> None:
+    from ipykernel.kernelapp import IPKernelApp
+
+    os.setsid()  # so that a signal to the kernel reaches its own worker processes
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    os.environ.clear()
+    os.environ.update(environ)
+    os.chdir(folder)
+    IPKernelApp.launch_instance(argv=[*arguments, f"--IPKernelApp.parent_handle={parent}"])
