@@ -6,6 +6,7 @@ These imports take a process several seconds, which the book would otherwise spe
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -99,6 +100,7 @@ def serve() -> None:
     """Imports, then becomes a kernel in a new process for every line of the standard input, and writes its number."""
     for name in _IMPORTED:
         importlib.import_module(name)
+    gc.freeze()  # or each copy would look through all of it again and again
     parent = os.getpid()
     for line in sys.stdin:
         with contextlib.suppress(ChildProcessError):
