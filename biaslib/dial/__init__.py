@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 commands = typer.Typer(help="Put a metric of your own on the board of the dial.", no_args_is_help=True)
-_File = Annotated[Path, typer.Argument(help="A Python file with your metric. It is run.", show_default=False)]
+_Files = Annotated[list[Path], typer.Argument(help="Python files with your metrics. They are run.", show_default=False)]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,17 +29,17 @@ def __getattr__(name: str) -> Any:
 
 
 @commands.command("check")
-def _check(file: _File) -> None:
+def _check(files: _Files) -> None:
     """Ask your metric about two small models: does it answer, alike each time, and see no more than its tier?"""
     from biaslib.dial import board, entries
 
-    for line in board.check(entries.read(file)):
+    for line in board.check(entries.read(files)):
         print(line)
 
 
 @commands.command("run")
 def _run(
-    file: _File,
+    files: _Files,
     world: Annotated[list[str] | None, typer.Option(help="birds, pets, ... or a file; may be repeated.")] = None,
     models: Annotated[int, typer.Option(help="How many at each strength.", min=2)] = 3,
     references: Annotated[int, typer.Option(help="How many unbiased ones a world.", min=3)] = 10,
@@ -53,9 +53,9 @@ def _run(
     """
     from biaslib.dial import board, entries
 
-    read, worlds = entries.read(file), world or ["birds", "pets"]
+    read, worlds = entries.read(files), world or ["birds", "pets"]
     trials = board.trials(worlds, models=models, references=references, images=images, test_images=test_images)
     rows, numbers = board.run(read, trials)
     print(board.as_text(rows, read))
     if out is not None:
-        print(f"the board is at {board.write(out, file, read, rows, numbers)}")
+        print(f"the board is at {board.write(out, files, read, rows, numbers)}")

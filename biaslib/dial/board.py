@@ -114,15 +114,18 @@ def as_text(rows: pd.DataFrame, entries: Sequence[Entry]) -> str:
     return f"{table.to_string(index=False, na_rep='')}\n{times}"
 
 
-def write(out: Path, file: Path, entries: Sequence[Entry], rows: pd.DataFrame, numbers: pd.DataFrame) -> Path:
-    """Puts board, numbers, source and what they were made with into a folder: what is sent to who keeps a board."""
-    about = {"protocol": PROTOCOL, "source": sha256(file), "date": results.now(), "device": results.device()}
+def write(
+    out: Path, files: Sequence[Path], entries: Sequence[Entry], rows: pd.DataFrame, numbers: pd.DataFrame
+) -> Path:
+    """Puts board, numbers, sources and what they were made with into a folder: what is sent to who keeps a board."""
+    about = {"protocol": PROTOCOL, "sources": {file.name: sha256(file) for file in files}, "date": results.now(), "device": results.device()}
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]
     with replacing(out) as partial:
         partial.mkdir()
         rows.to_csv(partial / "board.csv", index=False)
         numbers.to_csv(partial / "numbers.csv", index=False)
-        shutil.copyfile(file, partial / file.name)
+        for file in files:
+            shutil.copyfile(file, partial / file.name)
         values = {**about, "versions": results.versions(), "metrics": told}
         (partial / "submission.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     return out

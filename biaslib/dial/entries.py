@@ -29,7 +29,7 @@ TIERS: Final = (
 )
 _TIER_OF: Final = {name: tier for tier, (_, names) in enumerate(TIERS) for name in names}
 _Function = Callable[["Seen"], Any]
-_entered: list["Entry"] = []  # by the file that is being read
+_entered: list["Entry"] = []  # by the files that are being read
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,15 +128,17 @@ def metric(*, name: str, tier: int, side: Side, passes: float = 1.0) -> Callable
     return enter
 
 
-def read(file: Path) -> list[Entry]:
-    """Runs a file, and gives what it enters, with what installed packages offer under the entry points `GROUP`.
+def read(files: Sequence[Path]) -> list[Entry]:
+    """Runs files, and gives what they enter, with what installed packages offer under the entry points `GROUP`.
 
-    A `BiaslibError` is raised where it cannot be run, where it enters nothing, and for a name that stands twice.
+    A `BiaslibError` is raised where one cannot be run or enters nothing, and for a name that stands twice.
     """
     _entered.clear()
-    module_of(file)
-    if not _entered:
-        raise BiaslibError(f"{file} enters no metric: put @dial.metric(...) over its function.")
+    for file in files:
+        before = len(_entered)
+        module_of(file)
+        if len(_entered) == before:
+            raise BiaslibError(f"{file} enters no metric: put @dial.metric(...) over its function.")
     for point in importlib.metadata.entry_points(group=GROUP):
         point.load()
     names = [entry.name for entry in _entered]

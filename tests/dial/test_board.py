@@ -1,5 +1,6 @@
 """The rows of the board, by tables whose answers are known; a stranger's metric and world from end to end."""
 
+import hashlib
 import json
 import shutil
 import sys
@@ -120,6 +121,7 @@ def test_a_strangers_metric_gets_its_row_by_one_command_in_a_strangers_world(tmp
     assert table["metric"].eq("Sure of it").sum() == 3 + 3 * 2
     about = json.loads(Path("sent/submission.json").read_text())
     assert about["metrics"] == [{"name": "Sure of it", "tier": 3, "side": "above", "passes": 3.0}]
+    assert about["sources"] == {"mine.py": hashlib.sha256(Path("mine.py").read_bytes()).hexdigest()}
     assert Path("sent/mine.py").read_text() == Path("mine.py").read_text()
 
 

@@ -62,7 +62,7 @@ def test_what_is_of_a_higher_tier_is_refused_with_the_tier_to_ask_for(cases, tie
 def test_a_file_enters_its_metrics_each_time_it_is_read(tmp_path, cases):
     file = written(tmp_path, "return case.score.mean()", "name='Mean score', tier=0, side='below', passes=2")
     for _ in range(2):
-        (entry,) = entries.read(file)
+        (entry,) = entries.read([file])
         assert (entry.name, entry.tier, entry.side, entry.passes) == ("Mean score", 0, "below", 2.0)
     assert entry.of(cases[0]).shape == (1,)
     assert len(entry.seconds) == 1
@@ -99,20 +99,25 @@ def test_unbiased_models_are_those_of_the_world(cases):
 )
 def test_an_entry_that_is_not_one_is_refused(tmp_path, body, head, said):
     with pytest.raises(BiaslibError, match=said):
-        entries.read(written(tmp_path, body, head))
+        entries.read([written(tmp_path, body, head)])
 
 
 def test_a_file_without_an_entry_and_a_name_given_twice_are_refused(tmp_path):
     empty = tmp_path / "empty.py"
     empty.write_text("x = 1\n")
     with pytest.raises(BiaslibError, match=r"enters no metric: put @dial\.metric\(\.\.\.\) over its function"):
-        entries.read(empty)
+        entries.read([empty])
     with pytest.raises(BiaslibError, match=r"There is no file .*none\.py: mend its path"):
-        entries.read(tmp_path / "none.py")
+        entries.read([tmp_path / "none.py"])
     file = written(tmp_path, "return 1")
+    with pytest.raises(BiaslibError, match=r"empty\.py enters no metric"):
+        entries.read([file, empty])
+    other = tmp_path / "other.py"
+    other.write_text(file.read_text().replace("Mine", "Other"))
+    assert [entry.name for entry in entries.read([file, other])] == ["Mine", "Other"]
     file.write_text(2 * file.read_text())
     with pytest.raises(BiaslibError, match="'Mine' is the name of two metrics"):
-        entries.read(file)
+        entries.read([file])
 
 
 @pytest.mark.parametrize(
@@ -137,7 +142,7 @@ def test_a_packages_metric_is_found_by_its_entry_point(tmp_path, monkeypatch):
             dial.metric(name="Theirs", tier=1, side="below")(lambda case: 0.0)
 
     monkeypatch.setattr(entries.importlib.metadata, "entry_points", lambda group: [Point] * (group == "biaslib.dial"))
-    assert [entry.name for entry in entries.read(written(tmp_path, "return 1"))] == ["Mine", "Theirs"]
+    assert [entry.name for entry in entries.read([written(tmp_path, "return 1")])] == ["Mine", "Theirs"]
 
 
 def test_the_door_opens_to_one_name_alone():
