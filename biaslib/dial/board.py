@@ -118,7 +118,8 @@ def write(
     out: Path, files: Sequence[Path], entries: Sequence[Entry], rows: pd.DataFrame, numbers: pd.DataFrame
 ) -> Path:
     """Puts board, numbers, sources and what they were made with into a folder: what is sent to who keeps a board."""
-    about = {"protocol": PROTOCOL, "sources": {file.name: sha256(file) for file in files}, "date": results.now(), "device": results.device()}
+    sources = {file.name: sha256(file) for file in files}
+    about = {"protocol": PROTOCOL, "sources": sources, "date": results.now(), "device": results.device()}
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]
     with replacing(out) as partial:
         partial.mkdir()
