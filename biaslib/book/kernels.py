@@ -94,7 +94,7 @@ def _server_for(environment: Mapping[str, str]) -> Any:
 @functools.cache
 def _server(environment: tuple[tuple[str, str], ...]) -> Any:
     """A process that runs `serve` until this one ends; an interrupt from the keyboard is not for it."""
-    server = subprocess.Popen(
+    server: Any = subprocess.Popen(
         [sys.executable, "-c", f"from {__name__} import serve; serve()"],
         env={**os.environ, **dict(environment), "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
