@@ -49,7 +49,6 @@ BESIDE = {
 # Declared, though no module imports them, and why.
 NOT_IMPORTED = {
     "pyarrow": "pandas reads and writes parquet with it",
-    "ipykernel": "the notebooks run in it",
     "jupyterlab": "make lab",
     "jsonschema": "nbformat checks notebooks with it; its version is ours for the speed of every start",
     "jupyter-book": "run as a command; loads the extensions of _config.yml",

@@ -37,12 +37,15 @@ def manager(environment: Mapping[str, str], connection: Path) -> type:
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
 
+    # before jupyter_client chooses free ports: a kernel that begins seconds later may find them taken
+    server = _server_for(environment) if hasattr(os, "pidfd_open") else None
+
     class Manager(AsyncKernelManager):
         async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
-            if not hasattr(os, "pidfd_open"):
+            if server is None:
                 return await super()._async_launch_kernel(kernel_cmd, **options)
             provisioner: Any = self.provisioner
-            begun = _Copy(environment, arguments=kernel_cmd[3:], environ=options["env"], folder=str(options["cwd"]))
+            begun = _Copy(server, arguments=kernel_cmd[3:], environ=options["env"], folder=str(options["cwd"]))
             provisioner.process, provisioner.pid, provisioner.pgid = begun, begun.pid, begun.pid
             self._reconcile_connection_info(provisioner.connection_info)
 
@@ -56,11 +59,8 @@ class _Copy:
 
     stdin = stdout = stderr = None
 
-    def __init__(self, environment: Mapping[str, str], **wanted: Any) -> None:
-        # the bars and the store are the page's own; what libraries read as they are imported is not
-        shared = {name: value for name, value in environment.items() if not name.startswith("BIASLIB_")}
+    def __init__(self, server: Any, **wanted: Any) -> None:
         with _ONE_AT_A_TIME:
-            server = _server(tuple(sorted(shared.items())))
             print(json.dumps(wanted), file=server.stdin, flush=True)
             self.pid = int(server.stdout.readline())
         self._handle = os.pidfd_open(self.pid)
@@ -84,24 +84,33 @@ class _Copy:
         self.send_signal(signal.SIGTERM)
 
 
+def _server_for(environment: Mapping[str, str]) -> Any:
+    # the bars and the store are the page's own; what libraries read as they are imported is not
+    shared = {name: value for name, value in environment.items() if not name.startswith("BIASLIB_")}
+    with _ONE_AT_A_TIME:
+        return _server(tuple(sorted(shared.items())))
+
+
 @functools.cache
 def _server(environment: tuple[tuple[str, str], ...]) -> Any:
     """A process that runs `serve` until this one ends; an interrupt from the keyboard is not for it."""
-    server = subprocess.Popen(
+    server: Any = subprocess.Popen(
         [sys.executable, "-c", f"from {__name__} import serve; serve()"],
         env={**os.environ, **dict(environment), "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     atexit.register(server.__exit__, None, None, None)  # closes its input, on which it ends
+    server.stdout.readline()  # once all is imported
     return server
 
 
 def serve() -> None:
-    """Imports, then becomes a kernel in a new process for every line of the standard input, and writes its number."""
+    """Imports, says so, then becomes a kernel in a new process for every line of the input, and writes its number."""
     for name in _IMPORTED:
         importlib.import_module(name)
     gc.freeze()  # or each copy would look through all of it again and again
     parent = os.getpid()
+    print("ready", flush=True)
     for line in sys.stdin:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
