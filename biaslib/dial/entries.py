@@ -1,5 +1,6 @@
 """Metrics of others: how they are entered, and what each may see of a model, by its tier of information."""
 
+import functools
 import importlib.metadata
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 
 from biaslib import recipes
 from biaslib.dial.catalogue import Metric
-from biaslib.dial.measuring import Case, pictures
+from biaslib.dial.measuring import Case, pictures, probability
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError, check_known, check_number, reason, refused
 from biaslib.statistics.detection import Side
@@ -23,7 +24,7 @@ TIERS: Final = (
     ("answers and labels of the target", ("truth", "answer", "score")),
     ("labels of the cue", ("cue",)),
     ("masks", ("mask",)),
-    ("the network and its pictures", ("map", "pictures", "network")),
+    ("the network and its pictures", ("map", "pictures", "network", "score_of")),
     ("unbiased reference models", ("references",)),
     ("labels of the training images", ("train",)),
 )
@@ -38,9 +39,10 @@ class Seen:
 
     Of tier 0 `truth` and `answer` (N,) bool, and `score` (N,), the probability of the target; from 1 on `cue` (N,)
     bool; from 2 on `mask(part)` (N, H, W) bool of the "object" or the "cue"; from 3 on `map` (N, h, w), Grad-CAM of the
-    answer, `pictures` (N, H, W, 3) uint8 and `network`, a torch module in evaluation mode; from 4 on `references`, the
-    same of the other unbiased models of its world; of tier 5 `train`, the `Labels` of its training images. Whatever is
-    of a higher tier than the metric's is a `BiaslibError`.
+    answer, `pictures` (N, H, W, 3) uint8, `network`, a torch module in evaluation mode, and `score_of(logits)`, the
+    score (N,) that its logits (N, outputs) mean; from 4 on `references`, the same of the other unbiased models of its
+    world; of tier 5 `train`, the `Labels` of its training images. Whatever is of a higher tier than the metric's is a
+    `BiaslibError`.
     """
 
     _case: Case
@@ -61,6 +63,8 @@ class Seen:
                 return pictures(case.trial).images
             case "network":
                 return recipes.load(case.trial.recipe)
+            case "score_of":
+                return functools.partial(probability, case.trial.world)
             case "references":
                 return [Seen(other, self._tier) for other in self._references if other.trial != case.trial]
         return getattr(case, name)
