@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from biaslib import dial
+from biaslib import dial, training
 from biaslib.dial import entries
 from biaslib.dial.entries import TIERS, Seen
 from biaslib.dial.measuring import measured
@@ -39,6 +39,8 @@ def test_a_case_shows_what_its_tier_may_see(cases):
     assert len(seen.map) == 40
     assert isinstance(seen.network, nn.Module)
     assert not seen.network.training
+    logits = training.predict(seen.network, seen.pictures)
+    np.testing.assert_allclose(seen.score_of(logits), given, atol=1e-5)
     assert [other._case.trial.seed for other in seen.references] == [1, 2]  # never itself
     assert len(seen.train.groups) == 64
 

@@ -45,6 +45,7 @@ def case_of(outputs, probability, n=6):
         pictures=pictures,
         network=network,
         score=score,
+        score_of=probability,
         answer=score > np.median(score),
     )
 
