@@ -1,7 +1,4 @@
-"""The notebooks' kernels: on Linux, copies of one process that has imported what nearly every page needs.
-
-These imports take a process several seconds, which the book would otherwise spend once a page.
-"""
+"""The notebooks' kernels: on Linux, copies of one process that took seconds to import what nearly every page needs."""
 
 import atexit
 import contextlib
@@ -19,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from biaslib.errors import PageError
+
 _IMPORTED = ("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "pandas", "scipy.stats", "torch")
 _ONE_AT_A_TIME = threading.Lock()  # the pages of a build begin in threads of one process
 # what a kernel, or the event loop of a Dask client in it, logs has no place on a page
@@ -31,16 +30,21 @@ _QUIET = (
 def manager(environment: Mapping[str, str], connection: Path) -> type:
     """The class of a manager of kernels of this very interpreter, whatever is registered as python3.
 
-    A kernel finds `environment` beside what is in this process's. `connection` is the file that says how to reach it;
-    where the caller's folder is temporary, a killed run leaves none.
+    A kernel finds `environment` beside this process's own; `connection` is the file that says how to reach it.
     """
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
 
-    # before jupyter_client chooses free ports: a kernel that begins seconds later may find them taken
-    server = _server_for(environment) if hasattr(os, "pidfd_open") else None
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", *_QUIET]
+    # the bars and the store are the page's own; what libraries read as they are imported is not
+    shared = {name: value for name, value in environment.items() if not name.startswith("BIASLIB_")}
+    with _ONE_AT_A_TIME:  # and before free ports are chosen: a kernel that begins seconds later may find them taken
+        server = _server(tuple(shared.items())) if hasattr(os, "pidfd_open") else None
 
-    class Manager(AsyncKernelManager):
+    class ThisInterpreter(AsyncKernelManager):
+        kernel_spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=dict(environment))
+        connection_file = str(connection)
+
         async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
             if server is None:
                 return await super()._async_launch_kernel(kernel_cmd, **options)
@@ -49,9 +53,7 @@ def manager(environment: Mapping[str, str], connection: Path) -> type:
             provisioner.process, provisioner.pid, provisioner.pgid = begun, begun.pid, begun.pid
             self._reconcile_connection_info(provisioner.connection_info)
 
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", *_QUIET]
-    spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=dict(environment))
-    return type("ThisInterpreter", (Manager,), {"kernel_spec": spec, "connection_file": str(connection)})
+    return ThisInterpreter
 
 
 class _Copy:
@@ -77,18 +79,8 @@ class _Copy:
     def send_signal(self, number: int) -> None:
         signal.pidfd_send_signal(self._handle, number)
 
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-
-def _server_for(environment: Mapping[str, str]) -> Any:
-    # the bars and the store are the page's own; what libraries read as they are imported is not
-    shared = {name: value for name, value in environment.items() if not name.startswith("BIASLIB_")}
-    with _ONE_AT_A_TIME:
-        return _server(tuple(sorted(shared.items())))
+    kill = functools.partialmethod(send_signal, signal.SIGKILL)
+    terminate = functools.partialmethod(send_signal, signal.SIGTERM)
 
 
 @functools.cache
@@ -100,7 +92,8 @@ def _server(environment: tuple[tuple[str, str], ...]) -> Any:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     atexit.register(server.__exit__, None, None, None)  # closes its input, on which it ends
-    server.stdout.readline()  # once all is imported
+    if not server.stdout.readline():  # once all is imported
+        raise PageError("No notebook can be run: a process ended that imports what they need. Its error is above.")
     return server
 
 

@@ -118,8 +118,7 @@ def write(
     out: Path, files: Sequence[Path], entries: Sequence[Entry], rows: pd.DataFrame, numbers: pd.DataFrame
 ) -> Path:
     """Puts board, numbers, sources and what they were made with into a folder: what is sent to who keeps a board."""
-    sources = {file.name: sha256(file) for file in files}
-    about = {"protocol": PROTOCOL, "sources": sources, "date": results.now(), "device": results.device()}
+    about = {"protocol": PROTOCOL, "sources": {file.name: sha256(file) for file in files}, "date": results.now()}
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]
     with replacing(out) as partial:
         partial.mkdir()
@@ -127,7 +126,7 @@ def write(
         numbers.to_csv(partial / "numbers.csv", index=False)
         for file in files:
             shutil.copyfile(file, partial / file.name)
-        values = {**about, "versions": results.versions(), "metrics": told}
+        values = {**about, "device": results.device(), "versions": results.versions(), "metrics": told}
         (partial / "submission.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     return out
 
