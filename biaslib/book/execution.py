@@ -13,8 +13,9 @@ import nbformat
 from tqdm import tqdm
 
 from biaslib import store
-from biaslib.book import Project, kernels, recorded
+from biaslib.book import Project, recorded
 from biaslib.book import parameters as params
+from biaslib.book.kernels import manager
 from biaslib.errors import BiaslibError, PageError
 from biaslib.store import parallel, results
 
@@ -86,9 +87,7 @@ def run(
             None,  # its own file would be written anew before and after every cell
             changed,
             on_cell_executed=lambda **_: on_cell() if on_cell else None,
-            kernel_manager_class=kernels.manager(
-                environment(threads, scheduler, bars), partial.with_name("kernel.json")
-            ),
+            kernel_manager_class=manager(environment(threads, scheduler, bars), partial.with_name("kernel.json")),
             # papermill's own cwd would move this whole process, which other pages share
             resources={"metadata": {"path": str(project.notebooks)}},
         )

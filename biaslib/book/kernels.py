@@ -64,7 +64,7 @@ class _Copy:
     def __init__(self, server: Any, **wanted: Any) -> None:
         with _ONE_AT_A_TIME:
             print(json.dumps(wanted), file=server.stdin, flush=True)
-            self.pid = int(server.stdout.readline())
+            self.pid = int(_answer(server))
         self._handle = os.pidfd_open(self.pid)
 
     def poll(self) -> int | None:
@@ -92,9 +92,14 @@ def _server(environment: tuple[tuple[str, str], ...]) -> Any:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     atexit.register(server.__exit__, None, None, None)  # closes its input, on which it ends
-    if not server.stdout.readline():  # once all is imported
-        raise PageError("No notebook can be run: a process ended that imports what they need. Its error is above.")
+    _answer(server)  # once all is imported
     return server
+
+
+def _answer(server: Any) -> str:
+    if not (line := server.stdout.readline()):
+        raise PageError("No notebook can be run: a process ended that imports what they need. Its error is above.")
+    return str(line)
 
 
 def serve() -> None:
@@ -102,19 +107,17 @@ def serve() -> None:
     for name in _IMPORTED:
         importlib.import_module(name)
     gc.freeze()  # or each copy would look through all of it again and again
-    parent = os.getpid()
     print("ready", flush=True)
     for line in sys.stdin:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass  # those that have ended
-        number = os.fork()
-        if not number:
-            return _become(parent=parent, **json.loads(line))
+        if not (number := os.fork()):
+            return _become(**json.loads(line))
         print(number, flush=True)
 
 
-def _become(*, parent: int, arguments: list[str], environ: dict[str, str], folder: str) -> None:
+def _become(*, arguments: list[str], environ: dict[str, str], folder: str) -> None:
     from ipykernel.kernelapp import IPKernelApp
 
     os.setsid()  # so that a signal to the kernel reaches its own worker processes
@@ -123,4 +126,4 @@ def _become(*, parent: int, arguments: list[str], environ: dict[str, str], folde
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
-    IPKernelApp.launch_instance(argv=[*arguments, f"--IPKernelApp.parent_handle={parent}"])
+    IPKernelApp.launch_instance(argv=[*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])

@@ -33,8 +33,7 @@ def _check(files: _Files) -> None:
     """Ask your metric about two small models: does it answer, alike each time, and see no more than its tier?"""
     from biaslib.dial import board, entries
 
-    for line in board.check(entries.read(files)):
-        print(line)
+    print("\n".join(board.check(entries.read(files))))
 
 
 @commands.command("run")

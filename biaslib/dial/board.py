@@ -114,9 +114,7 @@ def as_text(rows: pd.DataFrame, entries: Sequence[Entry]) -> str:
     return f"{table.to_string(index=False, na_rep='')}\n{times}"
 
 
-def write(
-    out: Path, files: Sequence[Path], entries: Sequence[Entry], rows: pd.DataFrame, numbers: pd.DataFrame
-) -> Path:
+def write(out: Path, files: list[Path], entries: list[Entry], rows: pd.DataFrame, numbers: pd.DataFrame) -> Path:
     """Puts board, numbers, sources and what they were made with into a folder: what is sent to who keeps a board."""
     about = {"protocol": PROTOCOL, "sources": {file.name: sha256(file) for file in files}, "date": results.now()}
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]

@@ -41,8 +41,7 @@ class Seen:
     bool; from 2 on `mask(part)` (N, H, W) bool of the "object" or the "cue"; from 3 on `map` (N, h, w), Grad-CAM of the
     answer, `pictures` (N, H, W, 3) uint8, `network`, a torch module in evaluation mode, and `score_of(logits)`, the
     score (N,) that its logits (N, outputs) mean; from 4 on `references`, the same of the other unbiased models of its
-    world; of tier 5 `train`, the `Labels` of its training images. Whatever is of a higher tier than the metric's is a
-    `BiaslibError`.
+    world; of tier 5 `train`, the `Labels` of its training images. What is of a higher tier is a `BiaslibError`.
     """
 
     _case: Case
@@ -135,8 +134,10 @@ def metric(*, name: str, tier: int, side: Side, passes: float = 1.0) -> Callable
 def read(files: Sequence[Path]) -> list[Entry]:
     """Runs files, and gives what they enter, with what installed packages offer under the entry points `GROUP`.
 
-    A `BiaslibError` is raised where one cannot be run or enters nothing, and for a name that stands twice.
+    A `BiaslibError` is raised where one cannot be run or enters nothing, and where two metrics or files have one name.
     """
+    if len({file.name for file in files}) < len(files):
+        raise BiaslibError("Two of the files have one name: rename one, as all are kept in one folder.")
     _entered.clear()
     for file in files:
         before = len(_entered)

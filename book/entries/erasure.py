@@ -20,7 +20,7 @@ little (a singular value of at most 0.01) it erases nothing.
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from biaslib import dial, training
@@ -53,12 +53,6 @@ def erased(features: np.ndarray, cue: np.ndarray) -> np.ndarray:
     return features - np.outer((features - features.mean(axis=0)) @ best / told, with_cue) if told > 1e-12 else features
 
 
-def auc(scores: np.ndarray, cue: np.ndarray) -> float:
-    """How often the image with the cue has the higher score of two; ties count half."""
-    with_cue, without = cue.sum(), (~cue).sum()
-    return float((rankdata(scores)[cue].sum() - with_cue * (with_cue + 1) / 2) / (with_cue * without))
-
-
 @torch.no_grad()
 def logits_of(layer: nn.Module, features: np.ndarray) -> np.ndarray:
     """(N, outputs)."""
@@ -75,7 +69,7 @@ def probe(case: Seen) -> float:
         return float("nan")
     features, _ = last_features(case.network, case.pictures)
     best, _ = reader(features[fitted], case.cue[fitted], ridge=0.01)
-    return auc(features[~fitted] @ best, case.cue[~fitted])
+    return float(roc_auc_score(case.cue[~fitted], features[~fitted] @ best))
 
 
 @dial.metric(name="LEACE, change of the answer", tier=3, side="above", passes=1)

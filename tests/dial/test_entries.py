@@ -117,6 +117,9 @@ def test_a_file_without_an_entry_and_a_name_given_twice_are_refused(tmp_path):
     other = tmp_path / "other.py"
     other.write_text(file.read_text().replace("Mine", "Other"))
     assert [entry.name for entry in entries.read([file, other])] == ["Mine", "Other"]
+    (tmp_path / "there").mkdir()
+    with pytest.raises(BiaslibError, match="Two of the files have one name: rename one"):
+        entries.read([file, written(tmp_path / "there", "return 2", "name='Another', tier=0, side='above'")])
     file.write_text(2 * file.read_text())
     with pytest.raises(BiaslibError, match="'Mine' is the name of two metrics"):
         entries.read([file])

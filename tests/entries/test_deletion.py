@@ -1,7 +1,6 @@
 """Deletion and insertion beside a plain loop of the paper and quantus' pixel flipping, and what is undefined."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,28 +12,10 @@ from torch import nn
 
 from biaslib import metrics, models, training
 from biaslib.store.files import module_of
+from tests.entries.cases import case_of
 
-DELETION = module_of(Path(__file__).parents[2] / "book" / "entries" / "deletion.py")
+DELETION = module_of(Path(__file__).parents[2] / "book" / "entries" / "removal.py")
 SIZE = 16
-
-
-def case_of(outputs, probability, n=6):
-    """A case of a linear network, whose score is a probability of its logits."""
-    rng = np.random.default_rng(1)
-    torch.manual_seed(2)
-    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIZE * SIZE, outputs)).eval()
-    pictures = rng.integers(0, 256, (n, SIZE, SIZE, 3), dtype=np.uint8)
-    score = probability(training.predict(network, pictures))
-    maps = rng.random((n, 4, 4), np.float32)
-    return SimpleNamespace(
-        truth=np.ones(n, bool),
-        map=maps,
-        pictures=pictures,
-        network=network,
-        score=score,
-        score_of=probability,
-        answer=score > np.median(score),
-    )
 
 
 def as_in_the_paper(certainty, first, last, relevance):
@@ -58,7 +39,7 @@ def as_in_the_paper(certainty, first, last, relevance):
     ],
 )
 def test_equals_the_loop_of_the_paper_whatever_the_outputs_mean(outputs, probability):
-    case = case_of(outputs, probability)
+    case = case_of(outputs, probability, SIZE)
     pixels, fine = models.to_tensor(case.pictures).numpy(), metrics.upsample_maps(case.map, SIZE, SIZE)
     fine += 1e-4 * np.random.default_rng(3).random(fine.shape, np.float32)  # no ties
     case.map = fine
@@ -123,7 +104,7 @@ def test_equal_pixels_go_in_no_order_of_lines_and_the_same_each_time():
 
 def test_a_map_without_relevance_is_undefined_and_so_are_images_after_the_first(monkeypatch):
     monkeypatch.setattr(DELETION, "IMAGES", 4)
-    case = case_of(2, lambda logits: softmax(logits, axis=1)[:, 1])
+    case = case_of(2, lambda logits: softmax(logits, axis=1)[:, 1], SIZE)
     case.map[1], case.map[2] = 0, np.nan
     for metric in (DELETION.deletion, DELETION.insertion):
         np.testing.assert_array_equal(np.isnan(metric(case)), [False, True, True, False, True, True])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import logit, softmax
-from sklearn.metrics import roc_auc_score
 
 from biaslib import models, training
 from biaslib.store.files import module_of
@@ -85,12 +84,6 @@ def test_the_package_leaves_a_weak_cue():
     features[:, 0] += 0.015 * z
     assert left(theirs(features, shrinkage=False)) == pytest.approx(left(features)) == pytest.approx(0.015 / 4)
     assert left(erasure.erased(features, CUE)) < 1e-12
-
-
-def test_the_auc_is_scikit_learns_with_ties():
-    scores = np.round(np.random.default_rng(1).normal(size=200) + 0.5 * CUE, 1)
-    assert len(np.unique(scores)) < 100
-    assert erasure.auc(scores, CUE) == pytest.approx(roc_auc_score(CUE, scores), abs=1e-12)
 
 
 def test_the_last_layer_reads_the_features_that_are_kept(case):

@@ -1,7 +1,6 @@
 """ROAD beside grad-cam's and quantus' own, and what of it is undefined."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +11,11 @@ from scipy.ndimage import gaussian_filter
 from scipy.special import expit, softmax
 from torch import nn
 
-from biaslib import metrics, models, training
+from biaslib import metrics, models
 from biaslib.store.files import module_of
+from tests.entries.cases import case_of
 
-ROAD = module_of(Path(__file__).parents[2] / "book" / "entries" / "road.py")
+ROAD = module_of(Path(__file__).parents[2] / "book" / "entries" / "removal.py")
 SIZE = 24
 pytestmark = pytest.mark.filterwarnings("ignore:__array_wrap__ must accept")  # grad-cam hands tensors to numpy
 
@@ -29,25 +29,6 @@ def masks():
     given[3], given[4] = rng.random(given.shape[1:]) < 0.4, True
     given[4, 11, 3] = False
     return given
-
-
-def case_of(outputs, probability, n=6):
-    """A case of a linear network, whose score is a probability of its logits."""
-    rng = np.random.default_rng(1)
-    torch.manual_seed(1)
-    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIZE * SIZE, outputs)).eval()
-    pictures = rng.integers(0, 256, (n, SIZE, SIZE, 3), dtype=np.uint8)
-    score = probability(training.predict(network, pictures))
-    maps = rng.random((n, 4, 4), np.float32)
-    return SimpleNamespace(
-        truth=np.ones(n, bool),
-        map=maps,
-        pictures=pictures,
-        network=network,
-        score=score,
-        score_of=probability,
-        answer=score > np.median(score),
-    )
 
 
 @pytest.mark.filterwarnings("ignore")  # of quantus' own import
@@ -83,7 +64,7 @@ def test_a_removed_pixel_is_the_weighted_mean_of_its_neighbours():
 )
 def test_equals_grad_cams_drop_of_the_answer_whatever_the_outputs_mean(outputs, probability, monkeypatch):
     monkeypatch.setattr(ROAD, "NOISE", 0.0)
-    case = case_of(outputs, probability)
+    case = case_of(outputs, probability, SIZE)
 
     def target(yes):
         def certainty(output):
@@ -140,7 +121,7 @@ def test_quantus_stops_at_a_colour_picture_with_one_value_a_pixel():
 
 def test_a_map_without_relevance_is_undefined_and_so_are_images_after_the_first(monkeypatch):
     monkeypatch.setattr(ROAD, "IMAGES", 4)
-    case = case_of(2, lambda logits: softmax(logits, axis=1)[:, 1])
+    case = case_of(2, lambda logits: softmax(logits, axis=1)[:, 1], SIZE)
     case.map[1], case.map[2] = 0, np.nan
     np.testing.assert_array_equal(np.isnan(ROAD.road(case)), [False, True, True, False, True, True])
     case.map[:] = 0

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import warnings
 import zipfile
 from pathlib import Path
@@ -64,11 +65,13 @@ def test_what_a_living_process_is_writing_stays(tmp_path):
     assert (tmp_path / "one").read_text() == "one"
 
 
-def test_a_killed_run_leaves_no_connection_file_of_its_kernel(tmp_path):
+def test_a_killed_run_leaves_neither_its_kernel_nor_a_connection_file(tmp_path):
     project = Project(tmp_path / "project")
     for place in (project.notebooks, project.book, project.executed):
         place.mkdir(parents=True)
-    write_notebook(project, "page", "import os, signal; os.kill(int(os.environ['BUILDER']), signal.SIGKILL)")
+    note = tmp_path / "kernel"
+    code = f"import os, pathlib, signal\npathlib.Path({str(note)!r}).write_text(str(os.getpid()))\n"
+    write_notebook(project, "page", code + "os.kill(int(os.environ['BUILDER']), signal.SIGKILL)\nwhile True: pass")
     runtime = tmp_path / "runtime"
     program = "import os, sys; from pathlib import Path; from biaslib.book import Project, execution\n"
     program += "os.environ['BUILDER'] = str(os.getpid())\n"
@@ -81,6 +84,14 @@ def test_a_killed_run_leaves_no_connection_file_of_its_kernel(tmp_path):
     files.tidy(project.executed)
     assert list(project.executed.iterdir()) == []
     assert list(runtime.glob("kernel*")) == []
+    for _ in range(600):
+        try:
+            os.kill(int(note.read_text()), 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(int(note.read_text()), signal.SIGKILL)
+    raise AssertionError("the kernel went on for a minute")
 
 
 def test_a_process_that_starts_tidies_the_whole_store(monkeypatch, tmp_path):
