@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pybtex.plugin
 import yaml
 from docutils import nodes
 from sphinx.util import logging
@@ -46,6 +47,8 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _process)
     app.connect("doctree-resolved", _define_terms)
     app.connect("html-page-context", _finish)
+    # or all installed packages are looked through for every citation
+    pybtex.plugin.find_plugin = functools.cache(pybtex.plugin.find_plugin)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

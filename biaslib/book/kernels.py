@@ -17,8 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from biaslib.errors import PageError
+from biaslib.store import fingerprint
 
-_IMPORTED = ("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "pandas", "scipy.stats", "torch")
+_IMPORTED = (
+    "ipykernel.kernelapp", "matplotlib_inline.backend_inline", "pandas", "scipy.stats", "torch", "distributed",
+    "ipywidgets", "seaborn", "sklearn.metrics", "sklearn.linear_model",
+)  # fmt: skip
 _ONE_AT_A_TIME = threading.Lock()  # the pages of a build begin in threads of one process
 # what a kernel, or the event loop of a Dask client in it, logs has no place on a page
 _QUIET = (
@@ -106,6 +110,7 @@ def serve() -> None:
     """Imports, says so, then becomes a kernel in a new process for every line of the input, and writes its number."""
     for name in _IMPORTED:
         importlib.import_module(name)
+    fingerprint.parse_all()
     gc.freeze()  # or each copy would look through all of it again and again
     print("ready", flush=True)
     for line in sys.stdin:

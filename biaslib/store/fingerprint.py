@@ -222,7 +222,21 @@ def _closure(path: Path, left_out: Iterable[Path] = ()) -> set[Path]:
 @functools.cache
 def _read(path: Path) -> tuple[tuple[Path, ...], str]:
     """The package's modules that a module imports, and the hash of its code and of the TOML file beside it."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    numbers = path.with_suffix(".toml")
+    beside = numbers.read_text(encoding="utf-8") if numbers.is_file() else ""
+    return _parsed(path.read_text(encoding="utf-8"), beside)
+
+
+def parse_all() -> None:
+    """Parses the package's modules, so that a process forked from this one does so for those that changed since."""
+    for path in Path(__file__).parents[1].rglob("*.py"):
+        _read(path)
+    _read.cache_clear()
+
+
+@functools.cache
+def _parsed(text: str, beside: str) -> tuple[tuple[Path, ...], str]:
+    tree = ast.parse(text)
     imported = _imported(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -231,10 +245,7 @@ def _read(path: Path) -> tuple[tuple[Path, ...], str]:
         for decorator in getattr(node, "decorator_list", ()):  # what a plan estimates by changes no result
             if isinstance(decorator, ast.Call):
                 decorator.keywords = [option for option in decorator.keywords if option.arg != "passes"]
-    code, numbers = ast.dump(tree), path.with_suffix(".toml")
-    if numbers.is_file():
-        code += numbers.read_text(encoding="utf-8")
-    return imported, hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
+    return imported, hashlib.blake2b((ast.dump(tree) + beside).encode(), digest_size=16).hexdigest()
 
 
 def _imported(tree: ast.Module) -> tuple[Path, ...]:
