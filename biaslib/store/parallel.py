@@ -116,10 +116,9 @@ def shared_workers() -> Iterator[str]:
             os.environ.update(ours[worker.name])  # a LocalCluster's are numbers
 
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    # Dask's own choice would hand memory back after every tensor; nobody reads what it samples of the work
-    chosen = {"nanny.pre-spawn-environ": threads | KEEP_MEMORY, "worker.profile.enabled": False}
+    # Dask's own choice would hand memory back after every tensor
     with (
-        dask.config.set({f"distributed.{name}": value for name, value in chosen.items()}),
+        dask.config.set({"distributed.nanny.pre-spawn-environ": threads | KEEP_MEMORY}),
         LocalCluster(
             n_workers=len(ours), threads_per_worker=1, memory_limit=None, dashboard_address=":0",
             silence_logs=logging.ERROR,
