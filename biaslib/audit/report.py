@@ -202,10 +202,8 @@ def _templates(**options: Any) -> jinja2.Environment:
 
 
 def _escaped(value: Any) -> str:
-    # what is marked as safe is Markdown already
-    if hasattr(value, "__html__"):
-        return str(value)
-    return _MARKS.sub(lambda mark: f"\\{mark[0]}", re.sub(r"\s+", " ", str(value)))
+    safe = hasattr(value, "__html__")  # and Markdown already
+    return str(value) if safe else _MARKS.sub(lambda mark: f"\\{mark[0]}", re.sub(r"\s+", " ", str(value)))
 
 
 def _words(audit: Audit) -> dict[str, dict[str, str]]:

@@ -19,10 +19,7 @@ from typing import Any
 from biaslib.errors import PageError
 from biaslib.store import fingerprint
 
-_IMPORTED = (
-    "ipykernel.kernelapp", "matplotlib_inline.backend_inline", "pandas", "scipy.stats", "torch", "distributed",
-    "ipywidgets", "seaborn", "sklearn.metrics", "sklearn.linear_model",
-)  # fmt: skip
+_IMPORTED = ("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "seaborn", "torch", "distributed", "ipywidgets")
 _ONE_AT_A_TIME = threading.Lock()  # the pages of a build begin in threads of one process
 # what a kernel, or the event loop of a Dask client in it, logs has no place on a page
 _QUIET = (

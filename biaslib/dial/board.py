@@ -143,8 +143,7 @@ def _powers(numbers: pd.DataFrame, resamples: int) -> tuple[dict[str, np.ndarray
         for strength, values in drawn.items():
             power = pd.DataFrame(verdicts.power_of(values, reference), columns=wide.columns)
             settings.append(power)
-            own = power.iloc[0]
-            noticed.append(own.mask(own >= verdicts.POWER, abs(effects[strength])).where(own >= verdicts.POWER))
+            noticed.append((power.iloc[0] >= verdicts.POWER).map({True: abs(effects[strength]), False: np.nan}))
     means = pd.concat(settings).groupby(level=0).mean()  # over settings, of each draw
     return {str(name): means[name].to_numpy() for name in means}, pd.concat(noticed, axis=1).min(axis=1)
 

@@ -88,9 +88,7 @@ class Entry:
         except BiaslibError:
             raise
         except Exception as error:  # whatever somebody else's function raises
-            raise refused(
-                "metric that stopped", name=self.name, kind=type(error).__name__, why=reason(error)
-            ) from error
+            raise refused("metric that stopped", name=self.name, kind=type(error), why=reason(error)) from error
         self.seconds.append(time.perf_counter() - began)
         if value.size != 1 and value.shape != case.truth.shape:
             raise refused("neither one number nor one an image", name=self.name, given=value.shape, n=len(case.truth))

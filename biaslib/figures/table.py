@@ -99,9 +99,7 @@ def number(value: Any, spec: _Format = ".2f") -> str:
         return f"{number(value.estimate, spec)} {_bracket(value, spec)}"
     if isinstance(value, (int, np.integer)):
         return _minus(f"{int(value):,}" if spec.endswith("f") else f"{int(value):{spec}}")
-    if isinstance(value, (float, np.floating)):
-        return _minus(f"{float(value):{spec}}")
-    return str(value)
+    return _minus(f"{float(value):{spec}}") if isinstance(value, (float, np.floating)) else str(value)
 
 
 def p_value(value: float, digits: int = 3) -> str:

@@ -229,8 +229,7 @@ def _read(path: Path) -> tuple[tuple[Path, ...], str]:
 
 def parse_all() -> None:
     """Parses the package's modules, so that a process forked from this one does so for those that changed since."""
-    for path in Path(__file__).parents[1].rglob("*.py"):
-        _read(path)
+    of_package()
     _read.cache_clear()
 
 

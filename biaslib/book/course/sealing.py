@@ -18,7 +18,7 @@ from biaslib import recipes, store
 from biaslib.chapters.blind_audit import CANDIDATES
 from biaslib.dial.catalogue import METRICS
 from biaslib.dial.trials import PLACES
-from biaslib.errors import BiaslibError, check_number
+from biaslib.errors import BiaslibError, check_number, refused
 from biaslib.recipes import Drawn, Recipe
 from biaslib.store import fingerprint
 from biaslib.training import TrainingConfig
@@ -123,10 +123,7 @@ def check_sealed(folder: Path, pictures: Planted) -> None:
     """Refuses a team's folder that holds other pictures than its secret draws."""
     file = folder / "labels.csv"
     if not file.is_file() or file.read_text(encoding="utf-8") != pictures.labels().to_csv(index=False):
-        raise BiaslibError(
-            f"{folder} was sealed with another secret or by another version of biaslib: give the secret that it was "
-            "sealed with, or the name of a new folder."
-        )
+        raise refused("folder of another secret", folder=folder)
 
 
 def _chance(secret: str, what: str) -> np.random.Generator:

@@ -53,9 +53,7 @@ def compute(*, models: int = 20, folds: int = 10, seed: int = 0) -> dict[str, pd
 
 def _group_of(table: pd.DataFrame, grouping: _Grouping) -> np.ndarray:
     """(N,) 0, 1, 2 for black, blond, brown hair, -1 where it is not exactly one; or 0, 1 for not and for `Male`."""
-    if grouping == "Male":
-        return table["Male"].to_numpy().astype(np.int64)
-    return hair_colour(table)
+    return table["Male"].to_numpy().astype(np.int64) if grouping == "Male" else hair_colour(table)
 
 
 def _labels(table: pd.DataFrame, grouping: _Grouping, keep: np.ndarray) -> Labels:
