@@ -1,3 +1,4 @@
+import ast
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -269,3 +270,17 @@ def test_large_arrays_are_hashed_in_pieces_to_the_same_value(monkeypatch):
     assert fingerprint.of_value(values) == whole
     assert fingerprint.of_value(np.array(3.0)) != fingerprint.of_value(np.array(4.0))
     assert fingerprint.of_value(np.zeros((0, 3))) != fingerprint.of_value(np.zeros((0, 4)))
+
+
+def test_what_was_parsed_before_a_fork_is_parsed_again_only_where_it_has_changed(monkeypatch):
+    parsed, parse, read = [], ast.parse, Path.read_text
+    fingerprint.parse_all()
+    monkeypatch.setattr(ast, "parse", lambda text: parsed.append(text) or parse(text))
+    before = fingerprint.of_package()
+    assert not parsed
+    fingerprint._read.cache_clear()  # as after a fork: nothing is known of the files as they are
+    edited = {"samples.py": "\nEDITED = 1\n"}
+    monkeypatch.setattr(Path, "read_text", lambda file, **of: read(file, **of) + edited.get(file.name, ""))
+    assert fingerprint.of_package() != before
+    assert [text.endswith("EDITED = 1\n") for text in parsed] == [True]
+    fingerprint._read.cache_clear()
