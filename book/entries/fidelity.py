@@ -30,8 +30,7 @@ from biaslib.dial.entries import Seen
 
 IMAGES: Final = 100
 SHARES: Final = (0.1, 0.3, 0.5)  # of the pixels, that are taken for the explanation
-ALPHA, BETA = 0.5, 0.1
-DRAWS: Final = 2
+ALPHA, BETA, DRAWS = 0.5, 0.1, 2
 STEPS, BATCH, RATE = 10, 32, 1e-4  # of the fine-tuning, by Adam
 PASSES: Final = 6 + len(SHARES) * DRAWS
 
