@@ -7,6 +7,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -19,7 +20,10 @@ from typing import Any
 from biaslib.errors import PageError
 from biaslib.store import fingerprint
 
-_IMPORTED = ("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "seaborn", "torch", "distributed", "ipywidgets")
+_IMPORTED = (
+    "ipykernel.kernelapp", "ipykernel.debugger", "matplotlib_inline.backend_inline", "seaborn", "torch", "distributed",
+    "ipywidgets", "sklearn.linear_model", "timm",
+)  # fmt: skip
 _ONE_AT_A_TIME = threading.Lock()  # the pages of a build begin in threads of one process
 # what a kernel, or the event loop of a Dask client in it, logs has no place on a page
 _QUIET = (
@@ -37,8 +41,9 @@ def manager(environment: Mapping[str, str], connection: Path) -> type:
     from jupyter_client.manager import AsyncKernelManager
 
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", *_QUIET]
-    # the bars and the store are the page's own; what libraries read as they are imported is not
-    shared = {name: value for name, value in environment.items() if not name.startswith("BIASLIB_")}
+    # the bars, the store and the threads are the page's own; what libraries read as they are imported is not
+    own = re.compile("BIASLIB_|.*_NUM_THREADS")
+    shared = {name: value for name, value in environment.items() if not own.match(name)}
     with _ONE_AT_A_TIME:  # and before free ports are chosen: a kernel that begins seconds later may find them taken
         server = _server(tuple(shared.items())) if hasattr(os, "pidfd_open") else None
 
@@ -120,7 +125,9 @@ def serve() -> None:
 
 
 def _become(*, arguments: list[str], environ: dict[str, str], folder: str) -> None:
+    import torch
     from ipykernel.kernelapp import IPKernelApp
+    from threadpoolctl import threadpool_limits
 
     os.setsid()  # so that a signal to the kernel reaches its own worker processes
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -128,4 +135,7 @@ def _become(*, arguments: list[str], environ: dict[str, str], folder: str) -> No
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
+    if (threads := environ.get("OMP_NUM_THREADS", "")).isdigit():
+        threadpool_limits(int(threads))
+        torch.set_num_threads(int(threads))
     IPKernelApp.launch_instance(argv=[*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])

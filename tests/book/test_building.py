@@ -41,7 +41,7 @@ def test_build_runs_what_has_changed_drops_what_is_gone_and_leaves_the_rest(proj
     write_notebook(project, "one", "print(n + 1)")
     write_notebook(project, "two", "print(n + 2)")
     leaving = write_notebook(project, "three", "print(n + 3)")
-    first = cli(project, "build")
+    first = command("build")
     assert first.returncode == 0, first.stderr
     assert "one: running" in first.stdout
     assert "two: done" in first.stdout

@@ -20,6 +20,12 @@ from tests.book.conftest import NOTEBOOKS, ROOT
 from tests.browsing import chromium
 
 PAGES = ["index", *re.findall(r"file: (\S+)", (ROOT / "book" / "_toc.yml").read_text())]
+# one of each kind; `make check-slow` opens them all
+ONE_OF_A_KIND = {
+    "index", "gallery", "course", "api_measuring", "bibliography",
+    *(f"_executed/{name}" for name in ("what_is_bias", "waterbirds", "mitigation", "mass_and_rank", "sensitivity")),
+    *(f"_executed/{name}" for name in ("dial", "newer_metrics", "audit", "lab_1")),
+}  # fmt: skip
 SETTLED = """
 const done = arguments[0];
 Promise.all(document.getAnimations().map((each) => each.finished)).finally(() => done(true));
@@ -183,7 +189,10 @@ def browser(tmp_path_factory) -> Iterator[webdriver.Chrome]:
         yield chrome
 
 
-@pytest.fixture(scope="module", params=PAGES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name in ONE_OF_A_KIND else pytest.mark.slow) for name in PAGES],
+)
 def page(request, browser, origin) -> webdriver.Chrome:
     """The browser with this page open: it is loaded once, and each test looks at it through its own screen."""
     visit(browser, f"{origin}/{request.param}.html")
