@@ -12,7 +12,7 @@ import pytest
 from biaslib.book import building, execution, recorded, site
 from biaslib.errors import BiaslibError
 from biaslib.store import results
-from tests.book.conftest import cli, write_notebook
+from tests.book.conftest import write_notebook
 
 
 def executed(project, name):
