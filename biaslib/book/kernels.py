@@ -7,7 +7,6 @@ import gc
 import importlib
 import json
 import os
-import re
 import select
 import signal
 import subprocess
@@ -42,8 +41,8 @@ def manager(environment: Mapping[str, str], connection: Path) -> type:
 
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", *_QUIET]
     # the bars, the store and the threads are the page's own; what libraries read as they are imported is not
-    own = re.compile("BIASLIB_|.*_NUM_THREADS")
-    shared = {name: value for name, value in environment.items() if not own.match(name)}
+    own = ("BIASLIB_", "OMP_", "MKL_", "OPENBLAS_")
+    shared = {name: value for name, value in environment.items() if not name.startswith(own)}
     with _ONE_AT_A_TIME:  # and before free ports are chosen: a kernel that begins seconds later may find them taken
         server = _server(tuple(shared.items())) if hasattr(os, "pidfd_open") else None
 
