@@ -15,12 +15,12 @@ help: ## list the targets
 book: $(VENV)/.with-book ## run what has changed and build the pages (a quarter of an hour the first time, on 2 cores)
 	$(BIN)/biaslib build
 
-test: $(VENV)/.with-test ## every check: style, types, tests, the notebooks, the pages in a browser
+test: $(VENV)/.with-test ## style, types, tests, and of each part of the book one page or two, run and opened in a browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
-check-slow: $(VENV)/.with-test ## what is slow by nature: the whole book from nothing, alone and on a pretended device, killed work, clusters, a fresh installation
+check-slow: $(VENV)/.with-test ## what is slow by nature: every page in a browser, the whole book from nothing, alone and on a pretended device, killed work, clusters, a fresh installation
 	$(BIN)/pytest -m slow -s
 
 faults: $(VENV)/.with-test ## kill, damage and misuse everything; the counts go to the status page (most of an hour)

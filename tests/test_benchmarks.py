@@ -43,6 +43,7 @@ def test_the_loop_over_sets_computes_the_same() -> None:
         assert bias_amplification(*labels).mean == pytest.approx(workloads.set_by_set(*labels))
 
 
+@pytest.mark.slow
 def test_a_training_step_is_timed_beside_the_plain_loop() -> None:
     ours, plain, ratio = gan.run(steps=1, rounds=1)
     assert ratio.value == pytest.approx(plain.value / ours.value)
@@ -57,6 +58,7 @@ def test_bare_passes_are_the_ones_that_grad_cam_needs() -> None:
     assert gradients.abs().max() > 0
 
 
+@pytest.mark.slow
 def test_relevance_is_timed_beside_its_bare_passes() -> None:
     figures = epsilon_lrp.run(size=32, images=2, rounds=1)
     assert [figure.target for figure in figures if figure.bound] == [bare.MOST] * 2
@@ -89,6 +91,7 @@ def test_what_integrated_gradients_are_timed_beside_on_a_gpu_computes_the_same()
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-3 * float(expected.abs().max()))
 
 
+@pytest.mark.slow
 def test_an_audit_of_many_predictions_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audits, "peak_memory", lambda name: {"total": 5e8})
     monkeypatch.setattr(audits, "of_pictures", lambda few, many: [])

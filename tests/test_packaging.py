@@ -280,6 +280,7 @@ def test_the_wheel_holds_the_package_alone_and_says_that_it_is_typed(installed):
     assert Path(done.stdout.strip()) == installed.site / "biaslib" / "__init__.py", done.stderr
 
 
+@pytest.mark.slow
 def test_an_audit_outside_the_checkout_holds_the_table_of_reliability(installed):
     from tests.audit.subjects import draw
 

@@ -333,6 +333,7 @@ def test_the_same_answers_do_not_differ_and_an_empty_cell_has_no_p():
     assert np.isnan(empty.loc["not cat", "change"].estimate)
 
 
+@pytest.mark.slow
 def test_unbiased_changes_are_rarely_called_changes():
     # another seed of the same recipe: the second is better everywhere, and no more so in the group
     rng = np.random.default_rng(0)

@@ -78,6 +78,7 @@ def test_average_maps_are_shares_and_leave_empty_maps_out():
     np.testing.assert_allclose(found["not cat, not ball"], [[0.0, 1.0]])
 
 
+@pytest.mark.slow
 def test_correlations_are_scikit_learns_and_their_intervals_cover():
     labels, predicted = drawn(500, tie=0.4)
     row = measured(labels, predicted)["correlations"].iloc[0]
@@ -445,6 +446,7 @@ def of_patients(seed, *, patients=100, images=6, mixed=False):
     return pd.DataFrame({"cat": right | True, "ball": ball}), pd.DataFrame({"cat": right}), patient
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", [False, True])
 def test_images_of_one_patient_make_false_alarms_only_where_they_are_taken_to_be_independent(mixed):
     alarms = np.zeros(2, int)
@@ -460,6 +462,7 @@ def test_images_of_one_patient_make_false_alarms_only_where_they_are_taken_to_be
         assert alarms[1] > 100
 
 
+@pytest.mark.slow
 def test_a_gap_between_few_patients_is_found_as_rarely_as_a_corrected_test_asks_for():
     """Eight patients, four of either group, with as many right answers: no gap."""
     rng, p, of_shares = np.random.default_rng(1), [], []

@@ -836,6 +836,7 @@ def test_a_place_that_cannot_be_used_is_found_before_any_picture_is_seen(spots, 
         audited(spots, honest(), out=tmp_path)
 
 
+@pytest.mark.slow
 def test_as_many_permutations_as_the_corrected_test_needs(told):
     labels = told["labels"]
     rng = np.random.default_rng(0)

@@ -75,6 +75,7 @@ def test_the_tests_of_all_targets_are_one_family(found, alone):
     np.testing.assert_array_equal(plain.further[0].tables["gaps"]["p corrected"], plain.further[0].tables["gaps"]["p"])
 
 
+@pytest.mark.slow
 def test_permutations_are_enough_for_the_tests_of_all_targets():
     rng = np.random.default_rng(1)
     groups = [f"g{at}" for at in range(5)]

@@ -2,17 +2,19 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import nbformat
 import pytest
 from filelock import FileLock
 
 import biaslib.cli
-from biaslib.book import Project
+from biaslib.book import Project, execution, lab
 
 HEADER = """---
 jupytext:
@@ -86,14 +88,50 @@ def command(project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted(file.stem for file in (ROOT / "notebooks").glob("*.md"))
+# of each part one or two, all that have no record, and those whose numbers the narrative pages quote
+ONE_OF_A_KIND = (
+    "what_is_bias", "attention_iou", "waterbirds", "faces", "amplification", "mitigation", "mass_and_rank",
+    "sensitivity", "perception", "dial", "newer_metrics", "audit", "lab_1",
+)  # fmt: skip
+
+
+def slow_but_for(chosen, names) -> list:
+    """Names to test: of those that are not chosen only `make check-slow` tests what they have run."""
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+RUN = slow_but_for(ONE_OF_A_KIND, NOTEBOOKS)
 
 
 @dataclass(frozen=True)
 class SmokeBook:
-    """The real book, built in a folder of its own with the smallest parameters and no data."""
+    """The real book, built in a folder of its own with the smallest parameters and no data.
+
+    Where no test that is slow by nature asks for it, only the pages `ONE_OF_A_KIND` are run; of the others it has the
+    text, which Sphinx reads with the rest.
+    """
 
     project: Project
     build: subprocess.CompletedProcess = field(repr=False)
+    pages: list[str]
+
+
+def write_text(project: Project, name: str) -> None:
+    """A page's text as if it had been run, without cells, 1 for every number, and empty pictures for other pages."""
+    page = lab.for_readers(execution.read(project, name))
+    lab.as_page(page)
+    page.cells = [cell for cell in page.cells if cell.cell_type == "markdown"]
+    for cell in page.cells:
+        cell.source = re.sub(r"\{(?:glue:text|figure)\}`[^`]*`", "1", cell.source)
+    execution._relink(page, project)
+    page.metadata["biaslib"] = {"key": "its text", "recorded": {"values": {}}}
+    project.executed.mkdir(parents=True, exist_ok=True)
+    nbformat.write(page, project.page(name))
+    pictures = project.generated / "gallery" / "gallery"
+    pictures.mkdir(parents=True, exist_ok=True)
+    for narrative in project.book.glob("*.md"):
+        for picture in re.findall(rf"gallery/({name}-[\w-]+\.svg)", narrative.read_text()):
+            (pictures / picture).write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 4"/>')
 
 
 def copy_of_the_book(root: Path) -> tuple[Project, dict[str, str]]:
@@ -107,8 +145,11 @@ def copy_of_the_book(root: Path) -> tuple[Project, dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def smoke_book(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> SmokeBook:
+def smoke_book(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> SmokeBook:
     """What `biaslib build --preset smoke` makes of a copy of this checkout; all processes of a test run share it."""
+    asking = (item for item in request.session.items if "smoke_book" in item.fixturenames)
+    whole = any(item.get_closest_marker("slow") for item in asking)
+    pages = NOTEBOOKS if whole else sorted(ONE_OF_A_KIND)
     own = tmp_path_factory.getbasetemp()
     root = (own if worker_id == "master" else own.parent) / "smoke-book"
     result = root / "build.json"
@@ -116,6 +157,10 @@ def smoke_book(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Smok
         if not result.exists():
             root.mkdir()
             project, environment = copy_of_the_book(root)
-            built = cli(project, "build", "--preset", "smoke", env=environment, timeout=2400)
+            for name in {*NOTEBOOKS} - {*pages}:
+                write_text(project, name)
+            only = [word for name in pages for word in ("--only", name)]
+            built = cli(project, "build", "--preset", "smoke", *only, env=environment, timeout=2400)
             result.write_text(json.dumps([built.args, built.returncode, built.stdout, built.stderr]))
-    return SmokeBook(Project(root), subprocess.CompletedProcess(*json.loads(result.read_text())))
+    built = subprocess.CompletedProcess(*json.loads(result.read_text()))
+    return SmokeBook(Project(root), built, pages)

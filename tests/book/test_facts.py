@@ -8,7 +8,7 @@ import scipy.stats
 
 from biaslib.book import find_project, recorded
 from biaslib.figures.pieces import raw_markup
-from tests.book.conftest import NOTEBOOKS
+from tests.book.conftest import RUN
 
 # file, what it said, and why that was wrong
 WRONG = [
@@ -138,7 +138,7 @@ def test_markup_in_an_output_would_be_seen():
     assert not raw_markup(shown({"data": {"text/html": ["<p><code>a</code> [0, 1] (b)<script>`x`</script></p>"]}}))
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize("name", RUN)
 def test_no_page_shows_raw_markup(smoke_book, name):
     executed = json.loads((smoke_book.project.executed / f"{name}.ipynb").read_text())
     outputs = [output for cell in executed["cells"] for output in cell.get("outputs", ())]

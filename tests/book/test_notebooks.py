@@ -9,7 +9,7 @@ import pytest
 
 from biaslib import figures
 from biaslib.book import Project, execution, parameters
-from tests.book.conftest import NOTEBOOKS
+from tests.book.conftest import NOTEBOOKS, RUN
 
 CHECKOUT = Project(Path(__file__).parents[2])
 # recorded when 0 stood for each world's own numbers; the preset now writes them out
@@ -34,7 +34,7 @@ PIECES = {
 }
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize("name", RUN)
 def test_the_notebook_runs_with_the_smoke_preset_and_without_a_warning(smoke_book, name):
     assert f"{name}: done" in smoke_book.build.stdout, smoke_book.build.stderr
     executed = json.loads((smoke_book.project.executed / f"{name}.ipynb").read_text())
@@ -47,7 +47,8 @@ def test_the_notebook_runs_with_the_smoke_preset_and_without_a_warning(smoke_boo
     assert about["seconds"] > 0
 
 
-def test_the_pages_are_made_without_a_warning(smoke_book):
+@pytest.mark.parametrize("pages", ["one of a kind", pytest.param("all", marks=pytest.mark.slow)])
+def test_the_pages_are_made_without_a_warning(smoke_book, pages):
     assert smoke_book.build.returncode == 0, smoke_book.build.stderr
     assert "not run yet" not in smoke_book.build.stdout
 

@@ -16,16 +16,19 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.book.conftest import NOTEBOOKS, ROOT
+from tests.book.conftest import ONE_OF_A_KIND, ROOT, RUN, slow_but_for
 from tests.browsing import chromium
 
 PAGES = ["index", *re.findall(r"file: (\S+)", (ROOT / "book" / "_toc.yml").read_text())]
-# one of each kind; `make check-slow` opens them all
-ONE_OF_A_KIND = {
-    "index", "gallery", "course", "api_measuring", "bibliography",
-    *(f"_executed/{name}" for name in ("what_is_bias", "waterbirds", "mitigation", "mass_and_rank", "sensitivity")),
-    *(f"_executed/{name}" for name in ("dial", "newer_metrics", "audit", "lab_1")),
-}  # fmt: skip
+# `make check-slow` opens the others as well
+OPENED = {
+    "index",
+    "gallery",
+    "course",
+    "api_measuring",
+    "bibliography",
+    *(f"_executed/{name}" for name in ONE_OF_A_KIND),
+}
 SETTLED = """
 const done = arguments[0];
 Promise.all(document.getAnimations().map((each) => each.finished)).finally(() => done(true));
@@ -189,10 +192,7 @@ def browser(tmp_path_factory) -> Iterator[webdriver.Chrome]:
         yield chrome
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=[] if name in ONE_OF_A_KIND else pytest.mark.slow) for name in PAGES],
-)
+@pytest.fixture(scope="module", params=slow_but_for(OPENED, PAGES))
 def page(request, browser, origin) -> webdriver.Chrome:
     """The browser with this page open: it is loaded once, and each test looks at it through its own screen."""
     visit(browser, f"{origin}/{request.param}.html")
@@ -331,7 +331,7 @@ def test_search_finds_a_page_with_no_network(browser, origin):
     assert strangers(browser, origin) == []
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize("name", RUN)
 def test_a_chapter_has_its_notebook_to_download(site, name):
     links = references(site / "_executed" / f"{name}.html")
     downloads = [link for link in links if link.endswith(f"{name}.ipynb")]

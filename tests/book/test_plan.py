@@ -86,7 +86,7 @@ def test_the_pages_of_the_smoke_book_trained_what_their_plans_name_and_nothing_e
     """Of all pages together, which share a store; `test_a_page_trains_what_its_plan_names` has each alone."""
     store = smoke_book.project.root / "store"
     monkeypatch.delenv("BIASLIB_DATA")
-    named = {model for name in NOTEBOOKS for model in plan.of(smoke_book.project, name, preset="smoke").models()}
+    named = {model for name in smoke_book.pages for model in plan.of(smoke_book.project, name, preset="smoke").models()}
     assert names_of(named) == trained_in(store)
 
 

@@ -105,6 +105,7 @@ def test_a_training_killed_while_the_encoder_trains_does_not_train_the_generator
     assert list((store.root() / "checkpoints").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_training_killed_at_ten_random_moments_ends_with_the_same_weights(book, tmp_path, monkeypatch):
     unbroken = face_generators.train.compute(TINY)
     steps, moment = [], [0]

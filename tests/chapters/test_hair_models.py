@@ -97,6 +97,7 @@ def test_missing_faces_are_said_before_any_training(tmp_path, monkeypatch):
         outcomes([QUICK_HAIR])
 
 
+@pytest.mark.slow
 def test_methods_are_measured_on_faces_as_on_scenes(hair):
     settings = [Setting(method=method, original=QUICK_HAIR, draws=1, sets="observed") for method in METHODS]
     settings.append(replace(settings[list(METHODS).index("Oversampling")], balanced=True))

@@ -164,6 +164,7 @@ class Stripes:
 own = Stripes()
 
 
+@pytest.mark.slow
 def test_codes_come_from_somebodys_own_generator_too():
     name = f"{__name__}:own"
     codes, labels = labelled_codes(CodeRequest(name, count=20, seed=3))

@@ -42,6 +42,7 @@ def values(table, method, kind, reference="own"):
     return rows.set_index("measure")["value"]
 
 
+@pytest.mark.slow
 def test_what_is_told_or_borrowed_is_no_measurement(found):
     _, table, decided, original = found
     told = values(table, "DomInd", "attribute_to_group")

@@ -110,6 +110,7 @@ def test_methods_are_compared_on_the_same_images(found):
     assert (spread["low"] > 0.05).all()
 
 
+@pytest.mark.slow
 def test_models_that_differ_alike_on_all_fruits_leave_the_spread_between_fruits_as_it_is(table):
     """Each fruit is seen by the same models: what one of them has more of everywhere moves no spread."""
     fruits = table[table["use case"] == "fruits"]
@@ -127,6 +128,7 @@ def test_the_papers_p_is_that_of_the_fruit_that_another_stands_in_for(found):
     assert np.isnan(tests["small MobileNet", "Apple", "ε-LRP, toolbox", "rma"])
 
 
+@pytest.mark.slow
 def test_wrong_answers_count_only_in_the_column_of_all_answers(table, found):
     wrong = table["correct"].eq(False) & table["trained"].eq(BIASED) & table["object"].eq("Cat")
     tests = compared(table.assign(rma=table["rma"] + wrong), seed=0)["tests"]

@@ -81,6 +81,7 @@ def test_the_books_metrics_have_their_tiers():
     assert tiers[EXACT.name] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process", "store_of_the_module")
 def test_a_check_sees_what_answers_otherwise_the_second_time():
     rng = np.random.default_rng(0)

@@ -65,6 +65,7 @@ def test_what_a_living_process_is_writing_stays(tmp_path):
     assert (tmp_path / "one").read_text() == "one"
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_neither_its_kernel_nor_a_connection_file(tmp_path):
     project = Project(tmp_path / "project")
     for place in (project.notebooks, project.book, project.executed):
@@ -138,6 +139,7 @@ print(sorted(str(path) for path in store.root().rglob("*") if path.is_file()))
 """
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_is_one_sentence_for_every_kind_of_result():
     done = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

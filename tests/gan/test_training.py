@@ -113,6 +113,7 @@ def test_the_result_is_the_average_and_the_levels_rise(squares, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_it_learns_how_light_the_images_are(squares, tmp_path):
     config = replace(TINY, widths=(16, 8), images=2000, batch=20, chunks=2, learning_rate=5e-3, average=0.9)
     dark = np.full_like(squares, 40)

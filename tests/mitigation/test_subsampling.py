@@ -23,6 +23,7 @@ def mcc(table):
     return (a * d - b * c) / np.sqrt((a + b) * (c + d) * (a + c) * (b + d))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.tuples(*[st.integers(150, 6000)] * 4),

@@ -135,6 +135,7 @@ def test_models_that_move_both_alike_leave_the_ratio_sure():
     np.testing.assert_allclose((alike.low, alike.high), (0.5, 0.5))
 
 
+@pytest.mark.slow
 def test_the_ratio_is_covered_about_as_often_as_it_says():
     hits = 0
     for seed in range(200):

@@ -82,6 +82,7 @@ def test_p_without_values_or_spread():
     assert p_value([0.4], [0.3, 0.3], side="below") == 1
 
 
+@pytest.mark.slow
 def test_p_values_of_unbiased_models_are_uniform_and_holm_keeps_the_family_at_its_level():
     rng = np.random.default_rng(2)
     draws = rng.normal(size=(3000, 6, 7))  # audits x metrics x (one model and six reference models)

@@ -222,6 +222,7 @@ def test_results_come_in_order_and_only_the_missing_are_computed(monkeypatch):
     assert squared.many([1, 3]) == [{"value": 1}, {"value": 9}]
 
 
+@pytest.mark.slow
 def test_workers_stay_for_the_next_call_and_go_after_an_error(monkeypatch):
     monkeypatch.setenv("BIASLIB_CORES", "1")
 

@@ -37,6 +37,7 @@ def book(tmp_path, monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_made_and_committed_and_then_current(book, capsys):
     assert recording.stale(book) == [("page", "standard")]
     recording.make(book, [])

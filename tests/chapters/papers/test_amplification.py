@@ -73,6 +73,7 @@ def test_errors_that_follow_the_group_are_beyond_the_baseline_of_the_same_images
         assert abs(found["baseline"]) < found["value"] / 3
 
 
+@pytest.mark.slow
 def test_the_sets_of_the_released_metric_are_measured_beside_all_sets():
     train, test, predicted = drawn(100, 0), drawn(25, 1), drawn(25, 2)
     rows, _ = amplification._of_one_model(train, test, predicted, "Male", [0])

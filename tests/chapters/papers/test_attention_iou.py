@@ -52,6 +52,7 @@ def test_intervals_hold_their_estimate_and_shrink_with_agreement(computed):
         assert (known[f"{value}_high"] >= known[value]).all()
 
 
+@pytest.mark.slow
 def test_one_seed_gives_the_same_digits(computed, released):
     again = attention_iou.compute(resamples=60)
     for name, table in computed.items():
