@@ -168,8 +168,7 @@ def environment(threads: int | None = None, scheduler: str | None = None, bars: 
         if name in os.environ:  # a relative folder is meant from here, not from where the notebook runs
             variables[name] = str(Path(os.environ[name]).expanduser().resolve())
     if threads:
-        limited = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-        variables |= dict.fromkeys(limited, str(threads))
+        variables |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
         # twice its share of the cores for a page's own worker processes: pages seldom need all of theirs at once
         variables["BIASLIB_CORES"] = str(min(parallel.cores(), 2 * threads))
     asked = {"BIASLIB_BARS": bars, "BIASLIB_SCHEDULER": scheduler}

@@ -19,10 +19,8 @@ from typing import Any
 from biaslib.errors import PageError
 from biaslib.store import fingerprint
 
-_IMPORTED = (
-    "ipykernel.kernelapp", "ipykernel.debugger", "matplotlib_inline.backend_inline", "seaborn", "torch", "distributed",
-    "ipywidgets", "sklearn.linear_model", "timm",
-)  # fmt: skip
+_IMPORTED = ["ipykernel.kernelapp", "ipykernel.debugger", "matplotlib_inline.backend_inline", "seaborn", "torch"]
+_IMPORTED += ["distributed", "ipywidgets", "sklearn.linear_model", "timm"]
 _ONE_AT_A_TIME = threading.Lock()  # the pages of a build begin in threads of one process
 # what a kernel, or the event loop of a Dask client in it, logs has no place on a page
 _QUIET = (
@@ -41,8 +39,7 @@ def manager(environment: Mapping[str, str], connection: Path) -> type:
 
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", *_QUIET]
     # the bars, the store and the threads are the page's own; what libraries read as they are imported is not
-    own = ("BIASLIB_", "OMP_", "MKL_", "OPENBLAS_")
-    shared = {name: value for name, value in environment.items() if not name.startswith(own)}
+    shared = {k: v for k, v in environment.items() if not k.startswith(("BIASLIB_", "OMP_", "MKL_", "OPENBLAS_"))}
     with _ONE_AT_A_TIME:  # and before free ports are chosen: a kernel that begins seconds later may find them taken
         server = _server(tuple(shared.items())) if hasattr(os, "pidfd_open") else None
 

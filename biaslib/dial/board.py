@@ -107,11 +107,10 @@ def check(entries: Sequence[Entry]) -> list[str]:
 
 def as_text(rows: pd.DataFrame, entries: Sequence[Entry]) -> str:
     """The rows of the entries' tiers for a terminal, the entries marked, and how long each took a model."""
-    own = {entry.name: f"{np.mean(entry.seconds):.2g} s" for entry in entries}
+    own = {entry.name: f"{entry.name}: {np.mean(entry.seconds):.2g} s a model" for entry in entries}
     table = rows[rows["tier"].isin([entry.tier for entry in entries])].round(dict.fromkeys(_NUMBERS, 2))
     table = table.assign(metric=["* " * (name in own) + name for name in table["metric"]])
-    times = "; ".join(f"{name}: {seconds} a model" for name, seconds in own.items())
-    return f"{table.to_string(index=False, na_rep='')}\n{times}"
+    return f"{table.to_string(index=False, na_rep='')}\n{'; '.join(own.values())}"
 
 
 def write(out: Path, files: list[Path], entries: list[Entry], rows: pd.DataFrame, numbers: pd.DataFrame) -> Path:
@@ -138,20 +137,16 @@ def _powers(numbers: pd.DataFrame, resamples: int) -> tuple[dict[str, np.ndarray
     for _, part in numbers.groupby(_WORLD, sort=False):
         wide = part.pivot_table(index=["strength", "model"], columns="metric", values="risk_score")
         effects = part.groupby("strength")["effect"].mean()
-        drawn = {strength: _redrawn(values.to_numpy(), resamples, rng) for strength, values in wide.groupby("strength")}
+        drawn = {}  # (1 + resamples, metrics, models)
+        for strength, values in wide.groupby("strength"):
+            rows = np.vstack([np.arange(len(values)), rng.integers(len(values), size=(resamples, len(values)))])
+            drawn[strength] = np.moveaxis(values.to_numpy()[rows], 1, -1)
         reference = drawn.pop(0.0)
         for strength, values in drawn.items():
-            power = pd.DataFrame(verdicts.power_of(values, reference), columns=wide.columns)
-            settings.append(power)
-            noticed.append((power.iloc[0] >= verdicts.POWER).map({True: abs(effects[strength]), False: np.nan}))
+            settings.append(pd.DataFrame(verdicts.power_of(values, reference), columns=wide.columns))
+            noticed.append((settings[-1].iloc[0] >= verdicts.POWER).map({True: abs(effects[strength]), False: np.nan}))
     means = pd.concat(settings).groupby(level=0).mean()  # over settings, of each draw
     return {str(name): means[name].to_numpy() for name in means}, pd.concat(noticed, axis=1).min(axis=1)
-
-
-def _redrawn(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """(1 + resamples, metrics, models) of (models, metrics): as they are, then with models drawn again."""
-    of_draws = rng.integers(len(values), size=(resamples, len(values)))
-    return np.moveaxis(values[np.vstack([np.arange(len(values)), of_draws])], 1, -1)
 
 
 def _shared_ranks(part: pd.DataFrame, powers: Mapping[str, np.ndarray]) -> list[float]:
