@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -137,14 +137,14 @@ def _powers(numbers: pd.DataFrame, resamples: int) -> tuple[dict[str, np.ndarray
     for _, part in numbers.groupby(_WORLD, sort=False):
         wide = part.pivot_table(index=["strength", "model"], columns="metric", values="risk_score")
         effects = part.groupby("strength")["effect"].mean()
-        drawn = {}  # (1 + resamples, metrics, models)
-        for strength, values in wide.groupby("strength"):
-            rows = np.vstack([np.arange(len(values)), rng.integers(len(values), size=(resamples, len(values)))])
-            drawn[strength] = np.moveaxis(values.to_numpy()[rows], 1, -1)
+        drawn: dict[Any, np.ndarray] = {}  # strength -> (1 + resamples, metrics, models)
+        for strength, table in wide.groupby("strength"):
+            rows = np.vstack([np.arange(len(table)), rng.integers(len(table), size=(resamples, len(table)))])
+            drawn[strength] = np.moveaxis(table.to_numpy()[rows], 1, -1)
         reference = drawn.pop(0.0)
-        for strength, values in drawn.items():
+        for at, values in drawn.items():
             settings.append(pd.DataFrame(verdicts.power_of(values, reference), columns=wide.columns))
-            noticed.append((settings[-1].iloc[0] >= verdicts.POWER).map({True: abs(effects[strength]), False: np.nan}))
+            noticed.append((settings[-1].iloc[0] >= verdicts.POWER).map({True: abs(effects[at]), False: np.nan}))
     means = pd.concat(settings).groupby(level=0).mean()  # over settings, of each draw
     return {str(name): means[name].to_numpy() for name in means}, pd.concat(noticed, axis=1).min(axis=1)
 
