@@ -101,14 +101,18 @@ def slow_but_for(chosen, names) -> list:
 
 
 RUN = slow_but_for(ONE_OF_A_KIND, NOTEBOOKS)
+# of a test about all pages together; `smoke_book` has run at least those that it is asked about
+OF_THE_BOOK = pytest.mark.parametrize(
+    "pages", [ONE_OF_A_KIND, pytest.param(NOTEBOOKS, marks=pytest.mark.slow)], ids=["one of a kind", "all"]
+)
 
 
 @dataclass(frozen=True)
 class SmokeBook:
     """The real book, built in a folder of its own with the smallest parameters and no data.
 
-    Where no test that is slow by nature asks for it, only the pages `ONE_OF_A_KIND` are run; of the others it has the
-    text, which Sphinx reads with the rest.
+    Run are the pages `ONE_OF_A_KIND`, and those that the chosen tests which are slow by nature ask for; of the others
+    it has the text, which Sphinx reads with the rest.
     """
 
     project: Project
@@ -116,15 +120,25 @@ class SmokeBook:
     pages: list[str]
 
 
+def pages_for(items: list[pytest.Item]) -> list[str]:
+    """The pages that the smoke book runs for these tests."""
+    asked = {*ONE_OF_A_KIND}
+    for item in items:
+        if "smoke_book" in item.fixturenames and item.get_closest_marker("slow"):
+            given = item.callspec.params
+            asked |= {*given.get("pages", ())} | {given.get("name", given.get("page", "")).removeprefix("_executed/")}
+    return sorted(asked & {*NOTEBOOKS})
+
+
 def write_text(project: Project, name: str) -> None:
-    """A page's text as if it had been run, without cells, 1 for every number, and empty pictures for other pages."""
+    """For a page that is not run its text, with 1 for each number, and empty files for its pictures elsewhere."""
     page = lab.for_readers(execution.read(project, name))
     lab.as_page(page)
     page.cells = [cell for cell in page.cells if cell.cell_type == "markdown"]
     for cell in page.cells:
         cell.source = re.sub(r"\{(?:glue:text|figure)\}`[^`]*`", "1", cell.source)
     execution._relink(page, project)
-    page.metadata["biaslib"] = {"key": "its text", "recorded": {"values": {}}}
+    page.metadata["biaslib"] = {"key": "its text"}
     project.executed.mkdir(parents=True, exist_ok=True)
     nbformat.write(page, project.page(name))
     pictures = project.generated / "gallery" / "gallery"
@@ -147,9 +161,7 @@ def copy_of_the_book(root: Path) -> tuple[Project, dict[str, str]]:
 @pytest.fixture(scope="session")
 def smoke_book(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> SmokeBook:
     """What `biaslib build --preset smoke` makes of a copy of this checkout; all processes of a test run share it."""
-    asking = (item for item in request.session.items if "smoke_book" in item.fixturenames)
-    whole = any(item.get_closest_marker("slow") for item in asking)
-    pages = NOTEBOOKS if whole else sorted(ONE_OF_A_KIND)
+    pages = pages_for(request.session.items)
     own = tmp_path_factory.getbasetemp()
     root = (own if worker_id == "master" else own.parent) / "smoke-book"
     result = root / "build.json"

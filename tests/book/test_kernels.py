@@ -11,9 +11,9 @@ from tests.book.conftest import write_notebook
 FORKED = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="kernels are copies on Linux alone")
 
 
-def printed(project: Project, name: str) -> list[str]:
+def printed(project: Project, name: str, **options) -> list[str]:
     out = project.root / f"{name}.ipynb"
-    execution.run(project, name, out)
+    execution.run(project, name, out, **options)
     outputs = [output for cell in json.loads(out.read_text())["cells"] for output in cell.get("outputs", ())]
     return ["".join(output["text"]) for output in outputs]
 
@@ -35,6 +35,22 @@ def test_two_pages_share_what_imported_torch_and_nothing_else(project, monkeypat
     assert left == "False\n"
     assert second.split() == ["True", parent, "None", os.devnull]
     assert int(parent) != os.getpid()
+
+
+@FORKED
+def test_pages_with_other_numbers_of_threads_share_it_too(project):
+    """The numbers are set in what was imported with another one, torch and the algebra of numpy."""
+    tell = (
+        "import os, torch, numpy\nfrom threadpoolctl import threadpool_info\n"
+        "algebra = [each['num_threads'] for each in threadpool_info() if each['user_api'] == 'blas']\n"
+        "print(os.getppid(), os.environ['OMP_NUM_THREADS'], torch.get_num_threads(), *algebra)"
+    )
+    write_notebook(project, "one", tell)
+    (one,), (three,) = (printed(project, "one", threads=number) for number in (1, 3))
+    parent, *numbers = one.split()
+    assert len(numbers) > 2
+    assert {*numbers} == {"1"}
+    assert three.split() == [parent, *["3"] * len(numbers)]
 
 
 def test_what_an_event_loop_logs_is_on_no_page(project):

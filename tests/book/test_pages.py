@@ -16,19 +16,13 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.book.conftest import ONE_OF_A_KIND, ROOT, RUN, slow_but_for
+from tests.book.conftest import OF_THE_BOOK, ONE_OF_A_KIND, ROOT, RUN, slow_but_for
 from tests.browsing import chromium
 
 PAGES = ["index", *re.findall(r"file: (\S+)", (ROOT / "book" / "_toc.yml").read_text())]
 # `make check-slow` opens the others as well
-OPENED = {
-    "index",
-    "gallery",
-    "course",
-    "api_measuring",
-    "bibliography",
-    *(f"_executed/{name}" for name in ONE_OF_A_KIND),
-}
+OPENED = {"index", "gallery", "course", "api_measuring", "bibliography"}
+OPENED |= {f"_executed/{name}" for name in ONE_OF_A_KIND}
 SETTLED = """
 const done = arguments[0];
 Promise.all(document.getAnimations().map((each) => each.finished)).finally(() => done(true));
@@ -341,7 +335,9 @@ def test_a_chapter_has_its_notebook_to_download(site, name):
     assert not re.search(r"/(home|root|tmp)/", json.dumps(notebook["metadata"]))
 
 
-def test_links_between_pages_lead_somewhere(site):
+@OF_THE_BOOK
+def test_links_between_pages_lead_somewhere(smoke_book, site, pages):
+    assert {*pages} <= {*smoke_book.pages}
     broken = []
     for page in sorted(site.rglob("*.html")):
         for link in references(page):
@@ -354,7 +350,9 @@ def test_links_between_pages_lead_somewhere(site):
     assert broken == []
 
 
-def test_nothing_on_a_page_is_fetched_from_another_origin(site):
+@OF_THE_BOOK
+def test_nothing_on_a_page_is_fetched_from_another_origin(smoke_book, site, pages):
+    assert {*pages} <= {*smoke_book.pages}
     for page in site.rglob("*.html"):
         text = page.read_text()
         assert not re.findall(r"<(?:script|img|iframe|source)[^>]+src=\"(?:https?:)?//[^\"]+\"", text), page.name

@@ -11,7 +11,7 @@ from biaslib.chapters import bird_models, face_generators
 from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, parallel
 from biaslib.training import TrainingConfig
-from tests.book.conftest import NOTEBOOKS, ROOT, write_notebook
+from tests.book.conftest import NOTEBOOKS, OF_THE_BOOK, ROOT, write_notebook
 
 CHECKOUT = Project(ROOT)
 PRESETS = sorted(file.stem for file in CHECKOUT.presets.glob("*.yml"))
@@ -82,8 +82,10 @@ def test_gpu_and_paper_have_an_entry_for_every_page_that_trains(fixed):
     assert [name for name in gpu if not of_the_book(name, "gpu").models()] == []
 
 
-def test_the_pages_of_the_smoke_book_trained_what_their_plans_name_and_nothing_else(smoke_book, monkeypatch):
+@OF_THE_BOOK
+def test_the_pages_of_the_smoke_book_trained_what_their_plans_name_and_nothing_else(smoke_book, monkeypatch, pages):
     """Of all pages together, which share a store; `test_a_page_trains_what_its_plan_names` has each alone."""
+    assert {*pages} <= {*smoke_book.pages}
     store = smoke_book.project.root / "store"
     monkeypatch.delenv("BIASLIB_DATA")
     named = {model for name in smoke_book.pages for model in plan.of(smoke_book.project, name, preset="smoke").models()}
