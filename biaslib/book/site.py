@@ -58,7 +58,7 @@ def write(project: Project) -> Path:
 def _key(project: Project) -> str:
     """Hash of everything the pages are made from."""
     roots = (project.book, project.root / "data" / "datasheets", project.root / "_config.yml")
-    files = [file for root in roots for file in ([root] if root.is_file() else root.rglob("*")) if file.is_file()]
+    files = [f for root in roots for f in (root, *root.rglob("*")) if f.is_file() and f.suffix != ".pyc"]
     package = [file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parents[1].rglob("*.py"))]
     sources = {str(file.relative_to(project.root)): file.read_bytes().hex() for file in sorted(files)}
     return fingerprint.of_value({"files": sources, "package": package})
