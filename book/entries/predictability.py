@@ -1,4 +1,4 @@
-"""DPA, directional predictability amplification: does the cue foretell the answers better than equally wrong labels?
+"""DPA and leakage: do cue and answers foretell each other better than cue and equally wrong labels do?
 
 Tokas, Nair and Kerner 2025 (arXiv 2412.11060). One attacker guesses the model's answers from the cue and is right in a
 share M of the images. Another guesses the labels, after as many of them, chosen at random, were turned as the model
@@ -11,15 +11,20 @@ where the cue is, and where it is not, it says what is more frequent. So nothing
 * *DPA, balanced images*: the labels are those of the test images, which are balanced, so that D is near 1/2. As the
   package has it, and without training labels.
 
-Expected above for both: where a biased model errs it says what goes with the cue. The first, for training labels that
+* *Leakage of the cue* (Wang et al. 2019, arXiv 1811.08489): the other way round. The attacker guesses the cue from the
+  answers, and from labels that are wrong as often. It is the first share less the second, on the test images; the
+  second is that of the expected table. Here it does not matter whether the target is frequent.
+
+Expected above for all: where a biased model errs it says what goes with the cue. The first, for training labels that
 the cue foretells fully, is 0 whatever the model does in images that it was never shown: nothing is left to amplify.
 
 NaN where a group of the training images has no test image, where only one kind of cue is there, and, for the first,
 where training labels hold more than one attribute (digits, faces): which is the target is not said.
 
-bias-amplification 0.2.1 trains networks as attackers, several times, each on from the last, and prints mean and
-deviation with four digits. Its default quality is 1 / mean squared error: NaN where both attackers are always right.
-Two examples of its README stop with a TypeError: `model_acc=`, and both directions at once.
+bias-amplification 0.2.1 guesses answers alone (its `Leakage` is DPA without the division). It trains networks as
+attackers, several times, each on from the last, and prints mean and deviation with four digits. Its default quality is
+1 / mean squared error: NaN where both attackers are always right. Two examples of its README stop with a TypeError:
+`model_acc=`, and both directions at once.
 """
 
 import numpy as np
@@ -67,3 +72,15 @@ def balanced(case: Seen) -> float:
     if case.cue.all() or not case.cue.any():
         return float("nan")
     return metrics.predictability_amplification(case.cue.astype(int), case.truth, case.answer).value
+
+
+@dial.metric(name="Leakage of the cue", tier=1, side="above", passes=1)
+def leakage(case: Seen) -> float:
+    """How much better the answers tell the cue than labels that are wrong as often."""
+    if case.cue.all() or not case.cue.any():
+        return float("nan")
+    shares = by_group(np.full(len(case.cue), 1 / len(case.cue)), case.cue, case.truth)
+    answers = by_group(np.full(len(case.cue), 1 / len(case.cue)), case.cue, case.answer)
+    wrong = float(np.mean(case.truth != case.answer))
+    turned = shares * (1 - wrong) + shares[:, ::-1] * wrong
+    return float(answers.max(axis=0).sum() - turned.max(axis=0).sum())

@@ -1,4 +1,4 @@
-"""DPA by a table: the package's value, where its attackers converge, and where they and its README do not."""
+"""DPA and leakage by tables: the package's values, where its attackers converge, and where they do not."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,6 +64,43 @@ def test_on_balanced_images_it_is_the_packages_value_too():
     assert predictability.balanced(case(FAIR)) == pytest.approx(0, abs=1e-2)
 
 
+@pytest.mark.parametrize("rates", [BIASED, FAIR])
+def test_leakage_is_what_the_packages_attackers_find_that_guess_the_cue(rates):
+    """As in the paper; the package's own classes only guess answers, so its training is called the other way round."""
+    given = case(rates)
+    torch.manual_seed(0)
+    cue, truth, answer = (
+        torch.tensor(each[:, None], dtype=torch.float32) for each in (given.cue, given.truth, given.answer)
+    )
+    trained = {"learning_rate": 0.3, "loss_function": "bce", "epochs": 12, "batch_size": 1000}
+    metric = Leakage(simpleDenseModel(1, 1, 1, numFirst=1, activations=["sigmoid"]), trained, eval_metric="accuracy")
+    turned = metric.permuteData(truth, (truth == answer).float().mean(), None)
+    qualities = []
+    for name, told in (("D", turned), ("M", answer)):
+        metric.train(told, cue, name)
+        qualities.append(float(metric.calcLambda(getattr(metric, f"attacker_{name}"), told, cue)))
+    # labels say nothing about the cue here: which of two equal guesses its attacker takes is chance
+    assert qualities[0] == pytest.approx(0.5, abs=0.03)
+    assert qualities[1] - 0.5 == pytest.approx(predictability.leakage(given), abs=1e-4)
+    assert (predictability.leakage(given) > 0.1) == (rates is BIASED)
+
+
+def test_leakage_by_hand():
+    cue, truth = np.array([1, 1, 1, 1, 0, 0, 0, 0]) == 1, np.array([1, 1, 1, 0, 1, 0, 0, 0]) == 1
+    told = SimpleNamespace(cue=cue, truth=truth, answer=cue)
+    # the answers tell the cue always; the labels in 3 of 4, and after a quarter of them turned in 5 of 8
+    assert predictability.leakage(told) == pytest.approx(1 - 5 / 8)
+    told.answer = truth
+    assert predictability.leakage(told) == 0.0
+
+
+def test_leakage_does_not_need_a_frequent_target_and_dpa_does():
+    rare = SimpleNamespace(cue=np.repeat([True, False], 100), truth=np.tile(np.arange(100) < 15, 2))
+    rare.answer = rare.truth | (rare.cue & (np.tile(np.arange(100), 2) < 40))
+    assert predictability.leakage(rare) > 0.1
+    assert predictability.balanced(rare) < 0.05
+
+
 def test_by_hand():
     # of a tenth of the images, all without the usual label, the answer is the usual one
     shares, said = np.array([[0.45, 0.05], [0.05, 0.45]]), np.array([[0.0, 0.0], [1.0, 1.0]])
@@ -118,3 +155,4 @@ def test_undefined_where_a_group_was_not_tested_or_the_target_is_not_said():
     assert np.isnan(predictability.as_in_training(one))
     one.cue = np.ones_like(one.cue)
     assert np.isnan(predictability.balanced(one))
+    assert np.isnan(predictability.leakage(one))
