@@ -21,6 +21,8 @@ from biaslib.store import fingerprint
 
 _IMPORTED = ["ipykernel.kernelapp", "ipykernel.debugger", "matplotlib_inline.backend_inline", "seaborn", "torch"]
 _IMPORTED += ["distributed", "ipywidgets", "sklearn.linear_model", "timm"]
+# how a kernel draws, and that its debugger need not say what it cannot see of Python's own code
+_OF_A_KERNEL = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 _ONE_AT_A_TIME = threading.Lock()  # the pages of a build begin in threads of one process
 # what a kernel, or the event loop of a Dask client in it, logs has no place on a page
 _QUIET = (
@@ -90,7 +92,7 @@ def _server(environment: tuple[tuple[str, str], ...]) -> Any:
     """A process that runs `serve` until this one ends; an interrupt from the keyboard is not for it."""
     server: Any = subprocess.Popen(
         [sys.executable, "-c", f"from {__name__} import serve; serve()"],
-        env={**os.environ, **dict(environment), "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
+        env={**os.environ, **dict(environment), **_OF_A_KERNEL},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     atexit.register(server.__exit__, None, None, None)  # closes its input, on which it ends
@@ -116,8 +118,10 @@ def serve() -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass  # those that have ended
         if not (number := os.fork()):
-            return _become(**json.loads(line))
+            _become(**json.loads(line))
+            break
         print(number, flush=True)
+    gc.unfreeze()  # or libraries report as leaked what they find at the end
 
 
 def _become(*, arguments: list[str], environ: dict[str, str], folder: str) -> None:

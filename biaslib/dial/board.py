@@ -115,17 +115,33 @@ def as_text(rows: pd.DataFrame, entries: Sequence[Entry]) -> str:
 
 def write(out: Path, files: list[Path], entries: list[Entry], rows: pd.DataFrame, numbers: pd.DataFrame) -> Path:
     """Puts board, numbers, sources and what they were made with into a folder: what is sent to who keeps a board."""
-    about = {"protocol": PROTOCOL, "sources": {file.name: sha256(file) for file in files}, "date": results.now()}
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]
+    about = {"protocol": PROTOCOL, "metrics": told, "sources": {file.name: sha256(file) for file in files}}
+    about |= {"date": results.now(), "device": results.device(), "versions": results.versions()}
     with replacing(out) as partial:
         partial.mkdir()
         rows.to_csv(partial / "board.csv", index=False)
-        numbers.to_csv(partial / "numbers.csv", index=False)
+        verdicts.as_record(numbers, decimals=9).to_csv(partial / "numbers.csv", index=False)
         for file in files:
             shutil.copyfile(file, partial / file.name)
-        values = {**about, "device": results.device(), "versions": results.versions(), "metrics": told}
-        (partial / "submission.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+        (partial / "submission.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return out
+
+
+def read(folder: Path) -> tuple[list[Metric], pd.DataFrame]:
+    """The metrics of a folder that `write` made, and its table of `verdicts.numbers`; nothing in it is run.
+
+    A `BiaslibError` is raised where it was made by another protocol, or a source is not the one that was measured.
+    """
+    about = json.loads((folder / "submission.json").read_text(encoding="utf-8"))
+    if about["protocol"] != PROTOCOL:
+        raise BiaslibError(
+            f"{folder} was made by {about['protocol']}, not by {PROTOCOL}: run `biaslib dial run` again."
+        )
+    if edited := [name for name, digest in about["sources"].items() if sha256(folder / name) != digest]:
+        raise BiaslibError(f"{folder / edited[0]} is not the file that was measured: run `biaslib dial run` again.")
+    metrics = [Entry(**told, function=lambda _: np.nan).as_metric([]) for told in about["metrics"]]
+    return metrics, verdicts.from_record(pd.read_csv(folder / "numbers.csv"), metrics)
 
 
 def _powers(numbers: pd.DataFrame, resamples: int) -> tuple[dict[str, np.ndarray], pd.Series]:

@@ -46,23 +46,25 @@ def numbers(cases: Sequence[Case], further: Sequence[Metric] = (), *, images: in
     return _with_risk_scores(table[np.isfinite(table["value"])], further)
 
 
-def as_record(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of `numbers` to 4 decimals, a column a metric, or of `powers` to 3, a column a strength: for a record."""
+def as_record(table: pd.DataFrame, *, decimals: int = 4) -> pd.DataFrame:
+    """A table of `numbers`, a column a metric, or of `powers` to 3 decimals, a column a strength: for a record."""
     if "value" in table:
-        wide = table.pivot_table(index=_MODEL, columns="metric", values="value", sort=False).round(4)
+        wide = table.pivot_table(index=_MODEL, columns="metric", values="value", sort=False).round(decimals)
     else:
         wide = table.pivot_table(index=_AUDIT, columns="strength", values="power", sort=False).round(3)
     return wide.reset_index().rename_axis(columns=None)
 
 
-def from_record(wide: pd.DataFrame) -> pd.DataFrame:
+def from_record(wide: pd.DataFrame, further: Sequence[Metric] = ()) -> pd.DataFrame:
     """What `as_record` was given, with families, without draws; models are numbered anew, unknown metrics left out."""
+    names = [*METRICS, *(metric.name for metric in further)]
     if "effect" not in wide:
         table = wide.melt(id_vars=_AUDIT, var_name="strength", value_name="power").dropna(subset="power")
         table = table[table["metric"].isin(METRICS)].astype({"strength": float}).reset_index(drop=True)
         return table.assign(family=table["metric"].map(lambda name: METRICS[name].family))
-    wide = wide.assign(model=np.arange(len(wide)))[[*_MODEL, "model", *wide.columns.intersection([*METRICS])]]
-    return _with_risk_scores(wide.melt(id_vars=[*_MODEL, "model"], var_name="metric", value_name="value").dropna())
+    wide = wide.assign(model=np.arange(len(wide)))[[*_MODEL, "model", *wide.columns.intersection(names)]]
+    values = wide.melt(id_vars=[*_MODEL, "model"], var_name="metric", value_name="value").dropna()
+    return _with_risk_scores(values, further)
 
 
 def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:
