@@ -96,8 +96,7 @@ class Preprocessing:
     def mask(self, mask: Mask) -> np.ndarray:
         """(size, size) bool: what is inside the region; a BiaslibError where it is no mask of one region."""
         whole = mask.drawn() if isinstance(mask, Outline) else _region(mask, self.mask_value)
-        inside = Image.fromarray(whole.astype(np.uint8) * 255)
-        return np.asarray(self._cut(inside, "nearest")) > 0
+        return np.asarray(self._cut(Image.fromarray(whole.astype(np.uint8) * 255), "nearest")) > 0
 
     def words(self) -> str:
         """For the report."""
@@ -109,8 +108,7 @@ class Preprocessing:
     def normalised(self, pictures: np.ndarray) -> np.ndarray:
         """(N, size, size, 3) uint8 -> (N, 3, size, size) float32, as the model takes them."""
         mean, std = (np.array(values, np.float32) for values in (self.mean, self.std))
-        values = (pictures.astype(np.float32) / 255 - mean) / std
-        return np.ascontiguousarray(values.transpose(0, 3, 1, 2))
+        return np.ascontiguousarray(((pictures.astype(np.float32) / 255 - mean) / std).transpose(0, 3, 1, 2))
 
     def _cut(self, image: Image.Image, interpolation: str) -> Image.Image:
         from torchvision.transforms import InterpolationMode

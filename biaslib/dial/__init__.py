@@ -53,8 +53,8 @@ def _run(
     from biaslib.dial import board, entries
 
     read, worlds = entries.read(files), world or ["birds", "pets"]
-    trials = board.trials(worlds, models=models, references=references, images=images, test_images=test_images)
-    rows, numbers = board.run(read, trials)
+    asked = {"models": models, "references": references, "images": images, "test_images": test_images}
+    rows, numbers = board.run(read, board.trials(worlds, **asked))
     print(board.as_text(rows, read))
     if out is not None:
-        print(f"the board is at {board.write(out, files, read, rows, numbers)}")
+        print(f"the board is at {board.write(out, files, read, rows, numbers, **asked)}")

@@ -24,9 +24,6 @@ from biaslib.store.files import sha256
 from biaslib.worlds import is_file
 
 PROTOCOL: Final = "dial-0.1"  # how rows are computed; those of two protocols do not belong into one table
-_STRENGTHS: Final = (0.6, 0.8, 1.0)
-_RESAMPLES: Final = 500
-_WORLD: Final = ["world", "architecture"]
 _NUMBERS: Final = ("power", "low", "high", "smallest effect", "alarms' upper end", "tau", "tau, same strength")
 
 
@@ -34,7 +31,7 @@ def trials(worlds: Sequence[str], *, models: int, references: int, images: int, 
     """The models of a board: so many at each strength, and unbiased ones to compare with, of each world."""
     worlds = [str(Path(name).resolve()) if is_file(name) else name for name in worlds]
     return grid(
-        worlds, strengths=_STRENGTHS, models=models, references=references, images=[images] * len(worlds),
+        worlds, strengths=(0.6, 0.8, 1.0), models=models, references=references, images=[images] * len(worlds),
         test_images=test_images, explained=math.gcd(test_images, 100),  # for the methods that take many passes
     )  # fmt: skip
 
@@ -52,7 +49,7 @@ def run(entries: Sequence[Entry], trials: Sequence[Trial]) -> tuple[pd.DataFrame
     return rows(numbers, metrics), numbers
 
 
-def rows(numbers: pd.DataFrame, further: Sequence[Metric] = (), *, resamples: int = _RESAMPLES) -> pd.DataFrame:
+def rows(numbers: pd.DataFrame, further: Sequence[Metric] = (), *, resamples: int = 500) -> pd.DataFrame:
     """A row a metric of a table of `verdicts.numbers`, tier by tier, the most powerful first.
 
     `power` of an audit of one model, the mean over worlds and strengths, with its 95 % interval (`low`, `high`) from a
@@ -113,11 +110,13 @@ def as_text(rows: pd.DataFrame, entries: Sequence[Entry]) -> str:
     return f"{table.to_string(index=False, na_rep='')}\n{'; '.join(own.values())}"
 
 
-def write(out: Path, files: list[Path], entries: list[Entry], rows: pd.DataFrame, numbers: pd.DataFrame) -> Path:
-    """Puts board, numbers, sources and what they were made with into a folder: what is sent to who keeps a board."""
+def write(
+    out: Path, files: list[Path], entries: list[Entry], rows: pd.DataFrame, numbers: pd.DataFrame, **asked: int
+) -> Path:
+    """Puts board, numbers, sources and what `trials` was asked for into a folder: it is sent to who keeps a board."""
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]
     about = {"protocol": PROTOCOL, "metrics": told, "sources": {file.name: sha256(file) for file in files}}
-    about |= {"date": results.now(), "device": results.device(), "versions": results.versions()}
+    about |= {"asked": asked, "date": results.now(), "device": results.device(), "versions": results.versions()}
     with replacing(out) as partial:
         partial.mkdir()
         rows.to_csv(partial / "board.csv", index=False)
@@ -128,29 +127,13 @@ def write(out: Path, files: list[Path], entries: list[Entry], rows: pd.DataFrame
     return out
 
 
-def read(folder: Path) -> tuple[list[Metric], pd.DataFrame]:
-    """The metrics of a folder that `write` made, and its table of `verdicts.numbers`; nothing in it is run.
-
-    A `BiaslibError` is raised where it was made by another protocol, or a source is not the one that was measured.
-    """
-    about = json.loads((folder / "submission.json").read_text(encoding="utf-8"))
-    if about["protocol"] != PROTOCOL:
-        raise BiaslibError(
-            f"{folder} was made by {about['protocol']}, not by {PROTOCOL}: run `biaslib dial run` again."
-        )
-    if edited := [name for name, digest in about["sources"].items() if sha256(folder / name) != digest]:
-        raise BiaslibError(f"{folder / edited[0]} is not the file that was measured: run `biaslib dial run` again.")
-    metrics = [Entry(**told, function=lambda _: np.nan).as_metric([]) for told in about["metrics"]]
-    return metrics, verdicts.from_record(pd.read_csv(folder / "numbers.csv"), metrics)
-
-
 def _powers(numbers: pd.DataFrame, resamples: int) -> tuple[dict[str, np.ndarray], pd.Series]:
     """Each metric's mean power, (1 + resamples,): as it is, then of models drawn again, the same for all metrics.
 
     And the least effect of a setting in which it has the power `verdicts.POWER`.
     """
     rng, settings, noticed = np.random.default_rng(0), [], []
-    for _, part in numbers.groupby(_WORLD, sort=False):
+    for _, part in numbers.groupby(["world", "architecture"], sort=False):
         wide = part.pivot_table(index=["strength", "model"], columns="metric", values="risk_score")
         effects = part.groupby("strength")["effect"].mean()
         drawn: dict[Any, np.ndarray] = {}  # strength -> (1 + resamples, metrics, models)
@@ -167,8 +150,7 @@ def _powers(numbers: pd.DataFrame, resamples: int) -> tuple[dict[str, np.ndarray
 
 def _shared_ranks(part: pd.DataFrame, powers: Mapping[str, np.ndarray]) -> list[float]:
     """The rank of each row, that of the first of those that cannot be told apart from it; NaN without a power."""
-    found: list[float] = []
-    first = ""
+    found, first = list[float](), ""
     for place, name in enumerate(part["metric"], start=1):
         apart = powers[first] - powers[name] if first else np.full(2, np.nan)
         if np.isnan(powers[name][0]):

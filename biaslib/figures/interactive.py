@@ -148,8 +148,7 @@ def _sheet(images: np.ndarray, columns: int) -> np.ndarray:
     """All images side by side, row by row, black where the last row has none."""
     _, height, width, _ = images.shape
     cells = np.pad(images, [(0, -len(images) % columns), (0, 0), (0, 0), (0, 0)])
-    rows = cells.reshape(-1, columns, height, width, 3).swapaxes(1, 2)
-    return rows.reshape(-1, columns * width, 3)
+    return cells.reshape(-1, columns, height, width, 3).swapaxes(1, 2).reshape(-1, columns * width, 3)
 
 
 def _lut() -> np.ndarray:

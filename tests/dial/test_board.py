@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 
 from biaslib import cli, worlds
-from biaslib.dial import board, entries
+from biaslib.dial import board, entries, verdicts
 from biaslib.dial.catalogue import EXACT, METRICS, NULL, Metric
 from biaslib.dial.measuring import measured, pictures
 from biaslib.dial.trials import Trial
@@ -119,8 +119,12 @@ def test_a_strangers_metric_gets_its_row_by_one_command_in_a_strangers_world(tmp
     assert rows.loc["Sure of it", "alarms"].endswith(" of 3")
     table = pd.read_csv("sent/numbers.csv")
     assert set(table["world"]) == {str(tmp_path / "bars.py")}
-    assert table["metric"].eq("Sure of it").sum() == 3 + 3 * 2
+    assert table["Sure of it"].notna().sum() == 3 + 3 * 2
+    again = verdicts.from_record(table, [Metric("Sure of it", "tier 3", "", "above", "", 3, lambda case, rows: 0.0)])
+    assert again["metric"].eq("Sure of it").sum() == 9
+    assert again.loc[again["metric"] == "Sure of it", "risk_score"].tolist() == table["Sure of it"].tolist()
     about = json.loads(Path("sent/submission.json").read_text())
+    assert about["asked"] == {"models": 2, "references": 3, "images": 60, "test_images": 60}
     assert about["metrics"] == [{"name": "Sure of it", "tier": 3, "side": "above", "passes": 3.0}]
     assert about["sources"] == {"mine.py": hashlib.sha256(Path("mine.py").read_bytes()).hexdigest()}
     assert Path("sent/mine.py").read_text() == Path("mine.py").read_text()
