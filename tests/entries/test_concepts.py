@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from biaslib import models, training
 from biaslib.store.files import module_of
 
-concepts = module_of(Path(__file__).parents[2] / "book" / "entries" / "concepts.py")
+concepts = module_of(Path(__file__).parents[2] / "data" / "submissions" / "biaslib" / "concepts.py")
 
 
 def made(architecture, outputs=2):

@@ -14,7 +14,7 @@ from biaslib import metrics, models, training
 from biaslib.store.files import module_of
 from tests.entries.cases import case_of
 
-DELETION = module_of(Path(__file__).parents[2] / "book" / "entries" / "removal.py")
+DELETION = module_of(Path(__file__).parents[2] / "data" / "submissions" / "biaslib" / "removal.py")
 SIZE = 16
 
 

@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # of torch.jit.script, when it is imported
     from concept_erasure import LeaceFitter
 
-erasure = module_of(Path(__file__).parents[2] / "book" / "entries" / "erasure.py")
+erasure = module_of(Path(__file__).parents[2] / "data" / "submissions" / "biaslib" / "erasure.py")
 CUE = np.arange(200) % 2 == 0
 
 

@@ -12,7 +12,7 @@ from biaslib import models, training
 from biaslib.store.files import module_of
 from tests.entries.cases import case_of
 
-FIDELITY = module_of(Path(__file__).parents[2] / "book" / "entries" / "fidelity.py")
+FIDELITY = module_of(Path(__file__).parents[2] / "data" / "submissions" / "biaslib" / "fidelity.py")
 SIZE = 16
 
 

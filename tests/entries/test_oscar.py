@@ -15,7 +15,7 @@ from torch import nn
 from biaslib import metrics
 from biaslib.store.files import module_of
 
-oscar = module_of(Path(__file__).parents[2] / "book" / "entries" / "oscar.py")
+oscar = module_of(Path(__file__).parents[2] / "data" / "submissions" / "biaslib" / "oscar.py")
 REGIONS = oscar.GRID**2
 N = 40
 

@@ -8,7 +8,7 @@ import pytest
 
 from biaslib.store.files import module_of
 
-POINTING = module_of(Path(__file__).parents[2] / "book" / "entries" / "pointing.py")
+POINTING = module_of(Path(__file__).parents[2] / "data" / "submissions" / "biaslib" / "pointing.py")
 SIZE = 16
 
 

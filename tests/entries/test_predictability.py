@@ -12,7 +12,7 @@ from bias_amplification.metrics.PredMetrics import DPA, Leakage
 from biaslib.metrics import Labels, predictability_amplification
 from biaslib.store.files import module_of
 
-predictability = module_of(Path(__file__).parents[2] / "book" / "entries" / "predictability.py")
+predictability = module_of(Path(__file__).parents[2] / "data" / "submissions" / "biaslib" / "predictability.py")
 # by cue and target: images of each group as in training, as balanced, and in how many of ten the target is said
 TIED, EVEN = np.array([[800, 200], [200, 800]]), np.full((2, 2), 500)
 BIASED, FAIR = np.array([[0.1, 0.6], [0.4, 0.9]]), np.array([[0.2, 0.8], [0.2, 0.8]])

@@ -15,7 +15,7 @@ from biaslib import metrics, models
 from biaslib.store.files import module_of
 from tests.entries.cases import case_of
 
-ROAD = module_of(Path(__file__).parents[2] / "book" / "entries" / "removal.py")
+ROAD = module_of(Path(__file__).parents[2] / "data" / "submissions" / "biaslib" / "removal.py")
 SIZE = 24
 pytestmark = pytest.mark.filterwarnings("ignore:__array_wrap__ must accept")  # grad-cam hands tensors to numpy
 

@@ -10,7 +10,7 @@ import torch
 from biaslib import models
 from biaslib.store.files import module_of
 
-slices = module_of(Path(__file__).parents[2] / "book" / "entries" / "slices.py")
+slices = module_of(Path(__file__).parents[2] / "data" / "submissions" / "biaslib" / "slices.py")
 N, SIZE = 600, 8
 TRUTH = np.arange(N) % 2 == 0
 

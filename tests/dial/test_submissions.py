@@ -1,0 +1,66 @@
+"""What lies in data/submissions is whole: sources, numbers and board belong together, and a tenth is measured again."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslib.dial import board, entries, verdicts
+from biaslib.dial.measuring import measured
+from biaslib.store.files import sha256
+
+SUBMISSIONS = Path(__file__).parents[2] / "data" / "submissions"
+FOLDERS = sorted(file.parent for file in SUBMISSIONS.glob("*/submission.json"))
+EACH = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+OF_REFERENCES = 4  # a tier whose metrics see models that are not in the tenth
+
+
+def told(folder):
+    return json.loads((folder / "submission.json").read_text())
+
+
+def test_there_is_one_and_no_folder_without_what_it_is_made_of():
+    assert FOLDERS
+    assert sorted(SUBMISSIONS.iterdir()) == FOLDERS
+
+
+@EACH
+def test_sources_are_those_that_were_measured(folder):
+    about = told(folder)
+    assert about["protocol"] == board.PROTOCOL
+    assert about["sources"] == {file.name: sha256(file) for file in folder.glob("*.py")}
+    allowed = {"board.csv", "numbers.csv", "submission.json", *about["sources"]}
+    assert {file.name for file in folder.iterdir()} == allowed
+
+
+@EACH
+def test_the_board_follows_from_the_numbers(folder):
+    metrics = [entries.Entry(**each, function=len).as_metric([]) for each in told(folder)["metrics"]]
+    again = board.rows(verdicts.from_record(pd.read_csv(folder / "numbers.csv"), metrics), metrics)
+    sent = pd.read_csv(folder / "board.csv")
+    columns = ["metric", "tier", "alarms"]
+    pd.testing.assert_frame_equal(again.set_index("metric").loc[sent["metric"]].reset_index()[columns], sent[columns])
+    for name in ("power", "low", "high", "tau"):
+        np.testing.assert_allclose(again.set_index("metric").loc[sent["metric"], name], sent[name], atol=1e-6)
+
+
+@pytest.mark.slow
+@EACH
+@pytest.mark.usefixtures("in_this_process", "store_of_the_module")
+def test_a_tenth_of_the_models_has_these_numbers_again(folder, tmp_path):
+    """Trained anew; which tenth follows from the numbers themselves. Of a metric that sees references: none."""
+    about, numbers = told(folder), pd.read_csv(folder / "numbers.csv")
+    trials = board.trials(list(dict.fromkeys(numbers["world"])), **about["asked"])
+    keys = [(trial.world, trial.strength, trial.seed) for trial in trials]
+    assert keys == list(numbers[["world", "strength", "seed"]].itertuples(index=False, name=None))
+    rng = np.random.default_rng(int(sha256(folder / "numbers.csv")[:8], 16))
+    chosen = sorted(rng.choice(len(trials), len(trials) // 10, replace=False))
+    files = [Path(shutil.copy(folder / name, tmp_path)) for name in about["sources"]]
+    cases = measured([trials[at] for at in chosen])
+    for entry in entries.read(files):
+        if entry.tier != OF_REFERENCES:
+            again = [float(np.nanmean(entry.of(case))) for case in cases]
+            np.testing.assert_allclose(again, numbers.loc[chosen, entry.name], atol=2e-3, err_msg=entry.name)
