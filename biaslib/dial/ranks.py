@@ -76,7 +76,7 @@ def _pair_signs(part: pd.DataFrame, names: tuple[str, ...], kind: _Kind) -> _Pai
     if kind == "same strength":  # only the images of their data and the initial weights differ
         alike = strengths[first] == strengths[second]
         first, second = first[alike], second[alike]
-    apart = wide.to_numpy()[first].T - wide.to_numpy()[second].T
+    apart = np.round(wide.to_numpy()[first].T - wide.to_numpy()[second].T, 9)  # equal but for rounding is equal
     pairs = np.stack([first, second], axis=1)
     return _PairSigns(names, np.sign(np.nan_to_num(apart)), np.isfinite(apart).astype(float), pairs, strengths)
 

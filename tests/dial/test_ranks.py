@@ -40,6 +40,12 @@ def test_tau_by_hand():
     assert list(found.index) == [EXACT.name, GAP]  # the true effect first
 
 
+def test_what_differs_by_rounding_alone_is_a_tie():
+    assert 0.1 + 0.2 > 0.3
+    found = ranks.rank_agreement(table({EXACT.name: [1, 2, 3], GAP: [0.1 + 0.2, 0.3, 0.4]}))
+    assert found.loc[EXACT.name, GAP] == pytest.approx(scipy.stats.kendalltau([1, 2, 3], [3, 3, 4]).statistic)
+
+
 def test_tau_is_scipys_also_with_ties_and_missing_models():
     some = drawn()
     some = some[~((some["metric"] == RMA) & some["model"].isin([2, 5]))]
