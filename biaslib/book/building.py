@@ -98,7 +98,7 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
     data = []
     if re.search(r"datasets|chapters\.papers|submissions", text):  # what is here, what papers print and others send
         data = sorted(folder.name for folder in registry.root().glob("*") if folder.is_dir())
-        for tables in ("published/*.csv", "submissions/*/*.csv"):
+        for tables in ("published/*.csv", "submissions/*/*.*"):
             data += [file.read_text(encoding="utf-8") for file in sorted((project.root / "data").glob(tables))]
     package = fingerprint.of_package()
     return fingerprint.of_value([text, repr(given), preset, package, records, data, results.versions()])

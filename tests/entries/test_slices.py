@@ -61,8 +61,13 @@ def test_features_are_what_the_last_layer_reads():
         again = network.get_submodule(network.pretrained_cfg["classifier"])(features)
         logits = network(models.to_tensor(pictures, model=network))
     torch.testing.assert_close(again, logits, atol=1e-4, rtol=1e-4)
-    answer = TRUTH[:70] ^ (np.arange(70) < 30)
-    case = SimpleNamespace(
-        network=network, pictures=pictures, truth=TRUTH[:70], answer=answer, score=np.linspace(0, 1, 70)
-    )
-    assert slices.by_features(case) == slices.by_features(case)
+    # errors where the picture is bright, so that they gather
+    many = np.random.default_rng(1).integers(0, 128, (N, 32, 32, 3), dtype=np.uint8)
+    bright = np.arange(N) % 4 < 1
+    many[bright] += 120
+    _, _, answer, score = planted()
+    answer = TRUTH ^ (bright & (np.random.default_rng(2).random(N) < 0.7)) ^ (np.arange(N) % 20 == 3)
+    case = SimpleNamespace(network=network, pictures=many, truth=TRUTH, answer=answer, score=score)
+    number = slices.by_features(case)
+    assert number == slices.largest({"features": slices.last_features(network, many)}, TRUTH, answer, score)
+    assert number > 0.3
