@@ -16,6 +16,7 @@ from biaslib.store.files import sha256
 SUBMISSIONS = Path(__file__).parents[2] / "data" / "submissions"
 FOLDERS = sorted(file.parent for file in SUBMISSIONS.glob("*/submission.json"))
 EACH = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+MODEL = ["world", "strength", "seed"]
 REFERENCES = 4  # from this tier on metrics see models that are not in the tenth
 
 
@@ -51,7 +52,7 @@ def test_the_board_follows_from_the_numbers(folder):
 
 @pytest.mark.slow
 @EACH
-@pytest.mark.usefixtures("in_this_process", "store_of_the_module")
+@pytest.mark.usefixtures("store_of_the_module")
 def test_a_tenth_of_the_models_has_these_numbers_again(folder, tmp_path):
     """Trained anew; which tenth follows from the numbers themselves. Not of metrics that may see reference models.
 
@@ -60,14 +61,15 @@ def test_a_tenth_of_the_models_has_these_numbers_again(folder, tmp_path):
     about, numbers = told(folder), pd.read_csv(folder / "numbers.csv")
     trials = board.trials(list(dict.fromkeys(numbers["world"])), **about["asked"])
     keys = [(trial.world, trial.strength, trial.seed) for trial in trials]
-    assert keys == list(numbers[["world", "strength", "seed"]].itertuples(index=False, name=None))
+    assert keys == list(numbers[MODEL].itertuples(index=False, name=None))
     rng = np.random.default_rng(int(sha256(folder / "numbers.csv")[:8], 16))
     chosen = sorted(rng.choice(len(trials), len(trials) // 10, replace=False))
     files = [Path(shutil.copy(folder / name, tmp_path)) for name in about["sources"]]
     cases = measured([trials[at] for at in chosen])
     given = [entry.as_metric([]) for entry in entries.read(files) if entry.tier < REFERENCES]
     again = verdicts.as_record(verdicts.numbers(cases, given), decimals=9)
-    sent, calm = numbers.loc[chosen].reset_index(drop=True), numbers[numbers["strength"] == 0]
+    sent, calm = again[MODEL].merge(numbers.loc[chosen], on=MODEL), numbers[numbers["strength"] == 0]
+    assert len(sent) == len(chosen)
     for name in ["effect", *(name for name in again if name in METRICS or name in [each.name for each in given])]:
         spread = sent["world"].map(calm.groupby("world")[name].std()).fillna(0)
         apart = (again[name] - sent[name]).abs()
