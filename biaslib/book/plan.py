@@ -241,7 +241,8 @@ def _rate_of_drawing(data: Any) -> float:
 def _everywhere(measure: Callable[..., float], *arguments: Any) -> float:
     """The mean over all worker processes, at the same time: they share the machine's memory, and perhaps a card."""
     with parallel.workers() as (executor, at_once):
-        return sum(job.result() for job in [executor.submit(measure, *arguments) for _ in range(at_once)]) / at_once
+        jobs = [executor.submit(measure, *arguments) for _ in range(at_once)]
+        return sum(job.result() for job in jobs) / at_once
 
 
 def _training(config: TrainingConfig, size: int) -> float:

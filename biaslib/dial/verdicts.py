@@ -63,8 +63,7 @@ def from_record(wide: pd.DataFrame, further: Sequence[Metric] = ()) -> pd.DataFr
         table = table[table["metric"].isin(METRICS)].astype({"strength": float}).reset_index(drop=True)
         return table.assign(family=table["metric"].map(lambda name: METRICS[name].family))
     wide = wide.assign(model=np.arange(len(wide)))[[*_MODEL, "model", *wide.columns.intersection(names)]]
-    values = wide.melt(id_vars=[*_MODEL, "model"], var_name="metric", value_name="value").dropna()
-    return _with_risk_scores(values, further)
+    return _with_risk_scores(wide.melt([*_MODEL, "model"], var_name="metric", value_name="value").dropna(), further)
 
 
 def on_usual_architecture(table: pd.DataFrame) -> pd.DataFrame:

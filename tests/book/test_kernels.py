@@ -2,10 +2,12 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
-from biaslib.book import Project, execution
+from biaslib.book import Project, execution, kernels
 from tests.book.conftest import write_notebook
 
 FORKED = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="kernels are copies on Linux alone")
@@ -61,3 +63,13 @@ def test_what_an_event_loop_logs_is_on_no_page(project):
         "print('on')",
     )  # fmt: skip
     assert printed(project, "one") == ["on\n"]
+
+
+@pytest.mark.slow
+def test_what_begins_kernels_ends_without_a_word():
+    """Libraries that were kept from the collector have reported dozens of leaks there, below each `biaslib run`."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from biaslib.book.kernels import serve; serve()"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, env=os.environ | kernels._OF_A_KERNEL,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")

@@ -56,7 +56,8 @@ def test_the_board_follows_from_the_numbers(folder):
 def test_a_tenth_of_the_models_has_these_numbers_again(folder, tmp_path):
     """Trained anew; which tenth follows from the numbers themselves. Not of metrics that may see reference models.
 
-    A number may differ by a tenth of how far unbiased models of its world differ, or by what no answer turns on.
+    On one kind of processor the numbers are the same; another may move them, by a tenth of how far unbiased models of
+    the world differ from each other.
     """
     about, numbers = told(folder), pd.read_csv(folder / "numbers.csv")
     trials = board.trials(list(dict.fromkeys(numbers["world"])), **about["asked"])
