@@ -3,8 +3,10 @@
 import html
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
+import jinja2
 import numpy as np
 import pandas as pd
 
@@ -13,9 +15,6 @@ from biaslib.figures.pieces import HtmlFigure, download, frame, raw_markup, word
 from biaslib.statistics import Interval
 
 _Format = str | Callable[[Any], str]
-# of a column: its format, how much of the colour a cell has, and the ends of the scale that its intervals are drawn on
-_Column = tuple[_Format, Callable[[Any], float] | None, tuple[float, float] | None]
-_NUMBER = ' class="biaslib-number"'
 
 
 def table(
@@ -47,25 +46,34 @@ def table(
     if unknown := [column for column in (*formats, *heat, *([note] if note else ())) if column not in shown.columns]:
         known = ", ".join(map(str, shown.columns))
         raise BiaslibError(f"formats names {unknown[0]!r}, which is no column of the table; its columns are {known}.")
-    notes = [f"<small>{words(str(text))}</small>" for text in shown[note]] if note else [""] * len(shown)
     printed = shown.drop(columns=note) if note else shown
-    head = ""
-    for i, column in enumerate(printed.columns):
+    columns = []
+    for i, (column, scale) in enumerate(zip(printed.columns, _scales(printed), strict=True)):
         values = [value for value in printed.iloc[:, i] if isinstance(value, Interval) or not _is_missing(value)]
-        align = _NUMBER if values and all(map(_is_number, values)) else ""
-        head += f'<th scope="col"{align}>{html.escape(str(column))}</th>'
-    scales = zip(printed.columns, _scales(printed), strict=True)
-    columns: list[_Column] = [(formats.get(column, ".2f"), heat.get(column), scale) for column, scale in scales]
-    lines = zip(printed.itertuples(index=False, name=None), notes, strict=True)
-    rows = "".join(f"<tr>{_row(row, columns, missing, below)}</tr>" for row, below in lines)
-    body = (
-        f'<div class="biaslib-scroll" tabindex="0" role="region" aria-label="{html.escape(caption)}">'
-        f"<table><caption><span>{words(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        f"</div>{download(shown, name=name)}"
-    )
+        numeric = bool(values) and all(map(_is_number, values))
+        ways = {"spec": formats.get(column, ".2f"), "hot": heat.get(column), "scale": scale}
+        columns.append({"name": column, "numeric": numeric, **ways})
+    body = _template().render(
+        caption=caption, columns=columns, missing=missing, rows=printed.itertuples(index=False, name=None),
+        notes=[str(text) for text in shown[note]] if note else None,
+    )  # fmt: skip
+    body += download(shown, name=name)
     sheets = ("figures.css", "table.css")
     framed = frame(body, alt=caption, caption=None, name=name, classes="biaslib-table", sheets=sheets)
     return HtmlFigure(framed, caption)
+
+
+@cache
+def _template() -> jinja2.Template:
+    shipped = jinja2.Environment(loader=jinja2.PackageLoader("biaslib", "figures"), undefined=jinja2.StrictUndefined)
+    shipped.filters["escaped"] = lambda value: html.escape(str(value))
+    shipped.tests |= {
+        "missing": _is_missing,
+        "number": _is_number,
+        "interval": lambda value: isinstance(value, Interval),
+    }
+    shipped.globals |= {"words": words, "number": number, "bracket": _bracket, "ends": _numbers, "place": _place}
+    return shipped.get_template("table.html.j2")
 
 
 def glue_number(name: str, value: Any, digits: int | str = 2) -> None:
@@ -147,35 +155,5 @@ def _numbers(value: Interval) -> tuple[float, float, float]:
     return estimate, low, high
 
 
-def _drawn(value: Interval, scale: tuple[float, float]) -> str:
-    """An interval as a line with a dot, and the place of 0 where the scale holds it."""
-    low, high = scale
-    estimate, least, most = _numbers(value)
-
-    def place(x: float) -> str:
-        return f"{3 + 58 * (x - low) / (high - low):.1f}"
-
-    zero = f'<line class="biaslib-zero" x1="{place(0)}" x2="{place(0)}" y1="0" y2="14"/>' if low <= 0 <= high else ""
-    line = f'<line x1="{place(least)}" x2="{place(most)}" y1="7" y2="7"/>' if least <= most else ""
-    dot = f'<circle cx="{place(estimate)}" cy="7" r="2.6"/>'
-    return f'<svg class="biaslib-span" viewBox="0 0 64 14" aria-hidden="true">{zero}{line}{dot}</svg>'
-
-
-def _row(row: tuple[Any, ...], columns: list[_Column], missing: str, below: str) -> str:
-    cells = []
-    for i, (value, (spec, hot, scale)) in enumerate(zip(row, columns, strict=True)):
-        attributes = _NUMBER if _is_number(value) or _is_missing(value) else ""
-        if _is_number(value) and not _is_missing(value):
-            attributes += f' data-value="{value.estimate if isinstance(value, Interval) else value}"'
-        if hot is not None and not math.isnan(share := hot(value)):
-            attributes += f' style="--biaslib-heat:{100 * share:.0f}%"'
-        if _is_missing(value):
-            text = f'<abbr title="{html.escape(missing)}">n/a</abbr>'
-        elif isinstance(value, Interval) and not callable(spec):
-            estimate, ends = number(float(value.estimate), spec), _bracket(value, spec)
-            drawn = _drawn(value, scale) if scale else ""
-            text = f'<span title="n = {value.n:,}">{estimate} <span class="biaslib-range">{ends}</span></span>{drawn}'
-        else:
-            text = html.escape(number(value, spec))
-        cells.append(f'<th scope="row"{attributes}>{text}{below}</th>' if i == 0 else f"<td{attributes}>{text}</td>")
-    return "".join(cells)
+def _place(x: float, low: float, high: float) -> str:
+    return f"{3 + 58 * (x - low) / (high - low):.1f}"
