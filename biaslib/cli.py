@@ -1,9 +1,12 @@
 """The `biaslib` command."""
 
+import inspect
 import os
 import re
 import sys
+import tomllib
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -16,6 +19,7 @@ from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
 _SHOWN, _INTERRUPTED = 10, 130  # the second is what typer makes of Ctrl-C
+_OPTIONS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
 
 
@@ -48,13 +52,25 @@ def _option(text: str, *names: str, default: str | bool = False, least: int | No
 
 _Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, standard, real, gpu or paper.")]
 _Scheduler = Annotated[str | None, _option("Address of a Dask scheduler; whoever reaches it can run code here.")]
-_Colour = tuple[float, float, float]
-_MODEL = (
-    "An architecture's name (with --weights), a folder with config.json and model.safetensors, hf-hub:REPOSITORY, an "
-    "ONNX, TorchScript or torch.export file, or module:function. The last three run their maker's code when they are "
-    "opened. No pickle."
-)
 _Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
+_KINDS: dict[str, Any] = {"path": Path, "text": str, "texts": list[str], "flag": bool, "number": float, "count": int}
+_KINDS |= {"counts": list[int], "colour": tuple[float, float, float]}
+
+
+def _as_in_the_table(command: Callable[..., None]) -> Callable[..., None]:
+    """A command of keywords, with the options of its name in `cli.toml`."""
+    options = []
+    for name, (kind, text, *more) in _OPTIONS[command.__name__.lstrip("_")].items():
+        said = dict(*more)
+        names = [f"--{name.replace('_', '-')}"] if kind == "flag" else []  # else there is a --no- beside it
+        option = _option(text, *names, default=said.get("shown", False), least=said.get("least"))
+        option.hidden = said.get("hidden", False)
+        value = inspect.Parameter.empty if said.get("needed") else said.get("value")
+        taken = _KINDS[kind] if said.get("needed") else _KINDS[kind] | None
+        given = {"default": value, "annotation": Annotated.__class_getitem__((taken, option))}
+        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **given))
+    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return command
 
 
 def main() -> None:
@@ -191,70 +207,27 @@ class _WithColours(TyperCommand):
         "biaslib audit --predictions said --labels labels.csv --target smiling --group older --out report",
     ),
 )
-def _audit(
-    labels: Annotated[Path, _option("CSV, TSV or parquet table, one row an image.")],
-    target: Annotated[list[str], _option("Column of what the model tells: two values; may be repeated.")],
-    group: Annotated[list[str], _option("Column of a group, of 2 to 12 values; may be repeated.")],
-    out: Annotated[Path, _option("Folder for the report.")],
-    bins: Annotated[list[str] | None, _option("Edges for a group of numbers: age=18,40,65; repeatable.")] = None,
-    intersections: Annotated[bool, _option("Compare combinations of the groups, too.", "--intersections")] = False,
-    drop_missing: Annotated[bool, _option("Leave out rows without a value.", "--drop-missing")] = False,
-    cluster: Annotated[str | None, _option("Column of what images share: patient.", default="none")] = None,
-    train_labels: Annotated[Path | None, _option("Table of the training images' labels.")] = None,
-    file_column: Annotated[str | None, _option("Of the images' names.", default="file, image or the first")] = None,
-    data: Annotated[Path | None, _option("Folder of the images.")] = None,
-    model: Annotated[str | None, _option(_MODEL)] = None,
-    weights: Annotated[str | None, _option("State dictionary of the architecture, its folder, or imagenet.")] = None,
-    predictions: Annotated[list[str] | None, _option("Instead of a model: a column a target, or a table.")] = None,
-    against: Annotated[str | None, _option("Other predictions, weights, or model to compare with.")] = None,
-    retrained: Annotated[list[str] | None, _option("The same trained with another seed; at least two.")] = None,
-    output: Annotated[list[int] | None, _option("Of each target, from 0.", default="the one, or two classes")] = None,
-    yes: Annotated[str | None, _option("Of classes of which the largest wins, those for yes: 281-285,290.")] = None,
-    no: Annotated[str | None, _option("Those that mean no.", default="all others")] = None,
-    group_output: Annotated[list[int] | None, _option("Its output for each group, in their order.")] = None,
-    threshold: Annotated[float | None, _option("What a yes is above; 0.5 for probabilities.", default="0")] = None,
-    attribution: Annotated[str | None, _option("grad-cam, rollout, integrated-gradients, occlusion or none.")] = None,
-    layer: Annotated[str | None, _option("Of the model, whose output Grad-CAM takes.", default="its last map")] = None,
-    masks: Annotated[Path | None, _option("Folder of masks, or of one folder a region, or COCO's JSON.")] = None,
-    mask_value: Annotated[int | None, _option("Of masks that are label maps, the value that is the region.")] = None,
-    wanted: Annotated[list[str] | None, _option("A region of the masks that the model is meant to look at.")] = None,
-    unwanted: Annotated[list[str] | None, _option("One that it is not meant to look at; both repeatable.")] = None,
-    size: Annotated[int | None, _option("Of the images, in pixels.", default="timm's, or 224")] = None,
-    mean: Annotated[_Colour | None, _option("Of the colours: 0.5 0.5 0.5.", default="timm's, or ImageNet's")] = None,
-    std: Annotated[_Colour | None, _option("Of the colours: 0.5 0.5 0.5.", default="timm's, or ImageNet's")] = None,
-    crop: Annotated[float | None, _option("Share of the shorter side that is kept.", default="timm's, or all")] = None,
-    squash: Annotated[bool | None, _option("Resize pictures to the square, whatever their shape.", "--squash")] = None,
-    batch: Annotated[int | None, _option("Images at once.", default="32", least=1)] = None,
-    margin: Annotated[float, _option("How large a gap in accuracy must be to matter.", default=True)] = 0.05,
-    discover: Annotated[bool, _option("Look for images in which it errs more, too.", "--discover")] = False,
-    repair: Annotated[bool, _option("Measure what thresholds or a new last layer would change.", "--repair")] = False,
-    uncorrected: Annotated[bool, _option("Do not correct for the number of tests.", "--uncorrected")] = False,
-    permutations: Annotated[int | None, _option("Of the answers.", default="enough to find any", least=1)] = None,
-    deals: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    seed: Annotated[int, _option("Of the resampling.", default=True, least=0)] = 0,
-    no_images: Annotated[bool, _option("Put no picture into the report, only names.", "--no-images")] = False,
-    title: Annotated[str, _option("Of the report.", default="target and groups")] = "",
-    author: Annotated[str, _option("Who answers for the report.")] = "",
-    fail_on: Annotated[str | None, _option('Exit with 3 on a "finding", or "gap>0.05" by its whole interval.')] = None,
-    force: Annotated[bool, _option("Replace a report that is there; other files stay as they are.", "--force")] = False,
-) -> None:
+@_as_in_the_table
+def _audit(**asked: Any) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images.
 
     Writes a page, numbers, answers, and a model card and an annex that you fill in and keep. A stopped audit goes on.
     """
-    asked = dict(locals())
     from biaslib import audit as audits
     from biaslib.audit.model import class_numbers
 
+    fail_on = asked.pop("fail_on")
     limit = None if fail_on is None else audits.findings.gap_limit(fail_on)
     asked |= {name: class_numbers(asked[name]) for name in ("yes", "no") if asked[name] is not None}
-    asked["bins"] = {name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in bins or ())}
-    asked |= {"groups": group, "group_outputs": group_output, "corrected": not uncorrected, "images": not no_images}
-    # what was not given is as in `audit.run`, and these have another name there, or none
-    others = ("group", "group_output", "uncorrected", "no_images", "fail_on")
-    result = audits.run(**{name: value for name, value in asked.items() if value is not None and name not in others})
+    asked["bins"] = {
+        name: edges.split(",") for name, _, edges in (text.rpartition("=") for text in asked["bins"] or ())
+    }
+    asked |= {"groups": asked.pop("group"), "group_outputs": asked.pop("group_output")}
+    asked |= {"corrected": not asked.pop("uncorrected"), "images": not asked.pop("no_images")}
+    # what was not given is as in `audit.run`
+    result = audits.run(**{name: value for name, value in asked.items() if value is not None})
     sys.stderr.writelines(f"{remark}\n" for remark in result.remarks())
-    print(*result.conclusions(), f"the report is at {out / 'report.html'}", sep="\n")
+    print(*result.conclusions(), f"the report is at {asked['out'] / 'report.html'}", sep="\n")
     if fail_on is not None and (why := audits.findings.failure(result, limit)):
         _stop(f"stopped as --fail-on {fail_on} asks: {why}.", code=3)
 
