@@ -19,56 +19,42 @@ from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
 _SHOWN, _INTERRUPTED = 10, 130  # the second is what typer makes of Ctrl-C
-_OPTIONS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
+# the kinds of values in the table
+_KINDS: dict[str, Any] = {"path": Path, "text": str, "texts": list[str], "flag": bool, "number": float, "count": int}
+_KINDS |= {"counts": list[int], "colour": tuple[float, float, float]}
+_WITH: Any = Annotated  # what only the table knows is no type to mypy
 
 
-def _examples(*lines: str) -> str:
+def _examples(command: str) -> str:
     # the backspace character keeps click from joining the lines
-    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in _TABLE["examples"][command])))
 
 
 app = typer.Typer(
-    help="Run the book's experiments, build its pages, look after its data.",
-    epilog=_examples(
-        "biaslib build                       run what has changed and make the pages",
-        "biaslib run waterbirds -p seed=1    one page with another parameter",
-        "biaslib data list                   which data sets there are and where they come from",
-        "biaslib audit --help                measure your own model on your own images",
-    ),
-    add_completion=False,
-    **_PLAIN,
-)
+    help="Run the book's experiments, build its pages, look after its data.", epilog=_examples("biaslib"),
+    add_completion=False, **_PLAIN,
+)  # fmt: skip
 _store_app = typer.Typer(help="Look at and clear the store of computed results.", **_PLAIN)
 _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
-app.command("course", epilog=_examples("biaslib course student --out handout"))(course.course)
+app.command("course", epilog=_examples("course"))(course.course)
 for _of, _name in ((_store_app, "store"), (_data_app, "data"), (course.capstone, "capstone"), (dial.commands, "dial")):
     app.add_typer(_of, name=_name)
 
 
-def _option(text: str, *names: str, default: str | bool = False, least: int | None = None) -> Any:
-    return typer.Option(*names, help=text, show_default=default, min=least)
-
-
-_Preset = Annotated[str | None, _option("The scale: quick (the default), smoke, standard, real, gpu or paper.")]
-_Scheduler = Annotated[str | None, _option("Address of a Dask scheduler; whoever reaches it can run code here.")]
-_Record = Annotated[bool, _option("Keep the marked numbers under book/recorded.", "--record")]
-_KINDS: dict[str, Any] = {"path": Path, "text": str, "texts": list[str], "flag": bool, "number": float, "count": int}
-_KINDS |= {"counts": list[int], "colour": tuple[float, float, float]}
-
-
 def _as_in_the_table(command: Callable[..., None]) -> Callable[..., None]:
-    """A command of keywords, with the options of its name in `cli.toml`."""
+    """A command with the options that `cli.toml` has under its name."""
     options = []
-    for name, (kind, text, *more) in _OPTIONS[command.__name__.lstrip("_")].items():
-        said = dict(*more)
-        names = [f"--{name.replace('_', '-')}"] if kind == "flag" else []  # else there is a --no- beside it
-        option = _option(text, *names, default=said.get("shown", False), least=said.get("least"))
-        option.hidden = said.get("hidden", False)
-        value = inspect.Parameter.empty if said.get("needed") else said.get("value")
-        taken = _KINDS[kind] if said.get("needed") else _KINDS[kind] | None
-        given = {"default": value, "annotation": Annotated.__class_getitem__((taken, option))}
-        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **given))
+    for name, (kind, text, *more) in _TABLE["options"][command.__name__.lstrip("_")].items():
+        said = {"show_default": False, "help": text} | dict(*more)
+        # by its name alone a flag has another one beside it that begins with --no-
+        names = said.pop("names", [f"--{name.replace('_', '-')}"] if kind == "flag" else [])
+        needed, default = said.pop("needed", False), said.pop("default", None)
+        made = typer.Argument(**said) if said.pop("argument", False) else typer.Option(*names, **said)
+        annotation = _WITH[_KINDS[kind] if needed else _KINDS[kind] | None, made]
+        default = inspect.Parameter.empty if needed else default
+        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
     command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return command
 
@@ -91,44 +77,22 @@ def main() -> None:
         _stop(f"{error.strerror}: {error.filename}", code=2)
 
 
-@app.command("build", epilog=_examples("biaslib build --only waterbirds", "biaslib build --preset real --record"))
-def _build(
-    preset: _Preset = None,
-    only: Annotated[list[str] | None, _option("A notebook or a part of the book, by name; may be repeated.")] = None,
-    jobs: Annotated[int | None, _option("How many notebooks run at a time.", default="one a core", least=1)] = None,
-    record: _Record = False,
-    scheduler: _Scheduler = None,
-) -> None:
+@app.command("build", epilog=_examples("build"))
+@_as_in_the_table
+def _build(*, only: list[str] | None, **options: Any) -> None:
     """Run the notebooks that have changed and make the pages."""
     need_libraries("build")
     from biaslib.book import building, find_project
 
-    here = find_project()
-    front = building.build(here, preset=preset, only=only or (), jobs=jobs, record=record, scheduler=scheduler)
-    print(f"the book is at {front}")
+    print(f"the book is at {building.build(find_project(), only=only or (), **options)}")
 
 
-@app.command(
-    "run",
-    epilog=_examples(
-        'biaslib run waterbirds -p seed=1 -p "biases=[0.5, 0.9]"',
-        "biaslib run waterbirds --compare -p training_images=600",
-    ),
-)
+@app.command("run", epilog=_examples("run"))
+@_as_in_the_table
 def _run(
-    notebook: Annotated[str, typer.Argument(help="Its name, such as waterbirds.", show_default=False)],
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="May be repeated.", show_default=False),
-    ] = None,
-    preset: _Preset = None,
-    record: _Record = False,
-    open_page: Annotated[bool, _option("Show the page in a browser.", "--open")] = False,
-    out: Annotated[Path | None, _option("Write the executed notebook to this file and make no page.")] = None,
-    scheduler: _Scheduler = None,
-    dry_run: Annotated[bool, _option("Say what it would train and how long; run nothing.", "--dry-run")] = False,
-    compare: Annotated[bool, _option("Set its claims with and without -p side by side.", "--compare")] = False,
-) -> None:
+    notebook: str, parameter: list[str] | None, out: Path | None, *, record: bool | None, open_page: bool | None,
+    dry_run: bool | None, compare: bool | None, preset: str | None, scheduler: str | None,
+) -> None:  # fmt: skip
     """Run one notebook, with other parameters if you like, and make its page.
 
     The page says at its top which parameters are not the book's. `biaslib build` makes the book's own page again.
@@ -151,21 +115,15 @@ def _run(
         execution.run(here, notebook, out, parameters=given, preset=preset, scheduler=scheduler)
         print(f"the executed notebook is at {out}")
     else:
-        page = building.page(here, notebook, parameters=given, preset=preset, record=record, scheduler=scheduler)
+        page = building.page(here, notebook, parameters=given, preset=preset, record=bool(record), scheduler=scheduler)
         print(f"the page is at {page}")
         if open_page:
             webbrowser.open(page.as_uri())
 
 
-@app.command("grow", epilog=_examples("biaslib grow faces-0", "biaslib grow --source celeba --out mine.safetensors"))
-def _grow(
-    name: Annotated[str, typer.Argument(help="Of one of the book's: faces-0.")] = "",
-    source: Annotated[str | None, _option("Of another: generated, celeba or celeba-cropped.")] = None,
-    size: Annotated[int, _option("Of its images: 32, 64 or 128 pixels.", default=True)] = 64,
-    images: Annotated[int, _option("How many it is shown in all.", default=True)] = 60_000,
-    option: Annotated[list[str] | None, _option("As gan.loss=wgan-gp, encoder.images=30000.")] = None,
-    out: Annotated[Path | None, _option("The file to write, .safetensors.")] = None,
-) -> None:
+@app.command("grow", epilog=_examples("grow"))
+@_as_in_the_table
+def _grow(name: str, source: str | None, out: Path | None, *, option: list[str] | None, **options: Any) -> None:
     """Train a generator of faces and its encoder: one of the book's anew, which takes about an hour, or your own.
 
     A training that was stopped goes on where it was, that of the encoder too.
@@ -178,7 +136,7 @@ def _grow(
     from biaslib.chapters import face_generators
 
     if source and out:
-        setup = face_generators.configured(source, size=size, images=images, options=option or ())
+        setup = face_generators.configured(source, options=option or (), **options)
         print(f"the generator is at {face_generators.train_to(setup, out)}")
     else:
         find_project()  # before an hour of training, not after it
@@ -198,15 +156,7 @@ class _WithColours(TyperCommand):
         return super().parse_args(ctx, words)
 
 
-@app.command(
-    "audit",
-    cls=_WithColours,
-    epilog=_examples(
-        "biaslib audit --model resnet18 --weights w.safetensors --data photos --labels labels.csv \\",
-        "              --target smiling --group older --group glasses --out report",
-        "biaslib audit --predictions said --labels labels.csv --target smiling --group older --out report",
-    ),
-)
+@app.command("audit", cls=_WithColours, epilog=_examples("audit"))
 @_as_in_the_table
 def _audit(**asked: Any) -> None:
     """Measure the bias of your own model, or of its predictions, on your own images.
