@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from biaslib import dial
-from biaslib.book import course, need_libraries
+from biaslib.book import need_libraries
 from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
@@ -38,8 +38,10 @@ app = typer.Typer(
 )  # fmt: skip
 _store_app = typer.Typer(help="Look at and clear the store of computed results.", **_PLAIN)
 _data_app = typer.Typer(help="List, fetch and check the data sets.", **_PLAIN)
-app.command("course", epilog=_examples("course"))(course.course)
-for _of, _name in ((_store_app, "store"), (_data_app, "data"), (course.capstone, "capstone"), (dial.commands, "dial")):
+_capstone = typer.Typer(
+    help="Seal the course's project for each team, and score what they state.", no_args_is_help=True
+)
+for _of, _name in ((_store_app, "store"), (_data_app, "data"), (_capstone, "capstone"), (dial.commands, "dial")):
     app.add_typer(_of, name=_name)
 
 
@@ -75,6 +77,16 @@ def main() -> None:
         if error.filename is None:
             raise
         _stop(f"{error.strerror}: {error.filename}", code=2)
+
+
+@app.command("course", epilog=_examples("course"))
+@_as_in_the_table
+def _course(version: str, out: Path) -> None:
+    """Write the course's labs as notebooks: with open exercises, with answers, or with the teacher's notes, too."""
+    need_libraries("course")
+    from biaslib.book import find_project, lab
+
+    print(*lab.hand_out(find_project(), version, out), sep="\n")
 
 
 @app.command("build", epilog=_examples("build"))
@@ -180,6 +192,27 @@ def _audit(**asked: Any) -> None:
     print(*result.conclusions(), f"the report is at {asked['out'] / 'report.html'}", sep="\n")
     if fail_on is not None and (why := audits.findings.failure(result, limit)):
         _stop(f"stopped as --fail-on {fail_on} asks: {why}.", code=3)
+
+
+@_capstone.command("seal")
+@_as_in_the_table
+def _seal(secret: str, *, teams: int, out: Path) -> None:
+    """Train a model for each team, and write what it gets. A stopped call goes on.
+
+    The same secret gives the same folders. Keep it: without it nobody can score them.
+    """
+    from biaslib.book.course import sealing
+
+    print(*sealing.seal(secret, teams=teams, out=out), sep="\n")
+
+
+@_capstone.command("score")
+@_as_in_the_table
+def _score(secret: str, **folders: Path) -> None:
+    """Compare the teams' forms with the exact effects: up to 60 points. Nothing that was handed in is run."""
+    from biaslib.book.course import scoring
+
+    print(scoring.score(secret, **folders).round(1).to_string(na_rep="no form"))
 
 
 @_store_app.command("ls")
