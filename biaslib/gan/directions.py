@@ -63,7 +63,10 @@ def attribute_direction(
     model = LinearSVC(C=0.01, random_state=0).fit(codes[rows[~tested]] / scale, has[rows[~tested]])
     right = model.predict(codes[rows[tested]] / scale) == has[rows[tested]]
     accuracy = interval(right.astype(float), seed=seed, bounds=(0.0, 1.0))
-    return Direction(_unit(model.coef_[0]), accuracy, len(rows) // 2)
+    vector, length = model.coef_[0], np.linalg.norm(model.coef_[0])
+    if not length > 0:
+        raise BiaslibError("A direction of length 0 points nowhere: the classifier found nothing to tell apart.")
+    return Direction(vector / length, accuracy, len(rows) // 2)
 
 
 def check_movable(attribute: str) -> None:
@@ -79,15 +82,8 @@ def orthogonalised(vectors: np.ndarray) -> np.ndarray:
     Vectors are (A, d); row a of the result (A, d) is at a right angle to all their other rows. A vector in the span of
     the others, of which nothing is left, is a `BiaslibError`.
     """
-    rows = []
-    for number, vector in enumerate(vectors):
-        others = np.delete(vectors, number, axis=0)
-        shared, *_ = np.linalg.lstsq(others.T, vector, rcond=None) if len(others) else (np.zeros(0),)
-        left = vector - others.T @ shared
-        if np.linalg.norm(left) < 1e-6 * np.linalg.norm(vector):
-            raise BiaslibError(f"Direction {number} is a mixture of the others: leave one of them out.")
-        rows.append(_unit(left))
-    return np.stack(rows)
+    others = (np.delete(vectors, number, axis=0) for number in range(len(vectors)))
+    return np.concatenate([project_out(vector[None], rest) for vector, rest in zip(vectors, others, strict=True)])
 
 
 def project_out(vectors: np.ndarray, onto: np.ndarray) -> np.ndarray:
@@ -100,7 +96,7 @@ def project_out(vectors: np.ndarray, onto: np.ndarray) -> np.ndarray:
     left = vectors - vectors @ basis @ basis.T
     length, whole = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (left, vectors))
     if (length < 1e-6 * whole).any():
-        raise BiaslibError("A vector is a mixture of those that are projected out: nothing is left of it.")
+        raise BiaslibError("A direction is a mixture of those that are projected out: leave one of them out.")
     return left / length
 
 
@@ -108,13 +104,6 @@ def random_directions(count: int, latent: int, *, seed: int = 0) -> np.ndarray:
     """(count, latent) directions without a meaning, of length 1, evenly over the sphere: what a direction must beat."""
     drawn = np.random.default_rng(seed).normal(size=(count, latent))
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-
-
-def _unit(vector: np.ndarray) -> np.ndarray:
-    length = np.linalg.norm(vector)
-    if not length > 0:
-        raise BiaslibError("A direction of length 0 points nowhere: the classifier found nothing to tell apart.")
-    return np.asarray(vector / length)
 
 
 def as_matrix(directions: Mapping[str, Direction]) -> np.ndarray:
