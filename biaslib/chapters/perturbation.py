@@ -92,18 +92,9 @@ def planned_logits(setups: Sequence[PlantedSetup], *, images: int, seed: int = T
 
 
 def planned(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction) -> list[Calls]:
-    """What `curves`, and then `exchanges`, ask of the store."""
-    every = (planned_curves(setups, evaluation, destruction), _planned_exchanges(setups, evaluation, destruction))
-    return [*planted_models.planned(setups, evaluation), *every]
-
-
-def planned_curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction) -> Calls:
-    """What `curves` asks of the store, beside the maps."""
-    return _curves.calls([(setup, evaluation, destruction) for setup in setups])
-
-
-def _planned_exchanges(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction) -> Calls:
-    return _exchanges.calls([(setup, evaluation, destruction) for setup in setups])
+    """What `curves`, and then `exchanges`, ask of the store, after the maps."""
+    keys = [(setup, evaluation, destruction) for setup in setups]
+    return [*planted_models.planned(setups, evaluation), _curves.calls(keys), _exchanges.calls(keys)]
 
 
 def cue_logits(setups: Sequence[PlantedSetup], *, images: int = 600, seed: int = TEST_SEED) -> list[_CueLogits]:
@@ -116,7 +107,7 @@ def cue_logits(setups: Sequence[PlantedSetup], *, images: int = 600, seed: int =
 def curves(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction) -> list[_Curves]:
     """Perturbation curves for a model's own maps, a random order and the true masks, on the first images of a kind."""
     planted_models.maps(setups, evaluation)
-    results = planned_curves(setups, evaluation, destruction).results()
+    results = planned(setups, evaluation, destruction)[-2].results()
     return [
         _Curves(setup, arrays["favoured"], {order: arrays[order] for order in _ORDERS}, arrays["without_cue"])
         for setup, arrays in zip(setups, results, strict=True)
@@ -127,7 +118,7 @@ def exchanges(
     setups: Sequence[PlantedSetup], evaluation: EvaluationImages, destruction: Destruction
 ) -> list[_Exchanges]:
     """What the exchange of the object, the cue, or everything by the destruction's noise takes from each model."""
-    results = _planned_exchanges(setups, evaluation, destruction).results()
+    results = planned(setups, evaluation, destruction)[-1].results()
     return [_Exchanges(setup, **arrays) for setup, arrays in zip(setups, results, strict=True)]
 
 
