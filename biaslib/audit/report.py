@@ -35,7 +35,7 @@ def page(audit: Audit) -> str:
     shipped.filters["percent"] = lambda value: printed(value, ".1%")
     return shipped.get_template("report.html.j2").render(
         audit=audit, parts=list(zip(parts, shown, strict=True)), overview=_overview, words=_words(audit),
-        palette=theme.report_css(), power=POWER, values=VALUES, answers=ANSWERS, cards=CARDS,
+        palette=theme.css("report"), power=POWER, values=VALUES, answers=ANSWERS, cards=CARDS,
     )  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def _fragments(project: Project) -> None:
     _update(project.generated / "objectives.md", objectives(project))
     sheets = [sheet.name for sheet in sorted((project.root / "data" / "datasheets").glob("*.md"))]
     _update(project.generated / "datasheets.md", _filled("datasheets.md.j2", sheets=sheets))
-    _update(project.book / "_static" / "palette.css", theme.page_css())
+    _update(project.book / "_static" / "palette.css", theme.css("page"))
     _gallery(project)
 
 

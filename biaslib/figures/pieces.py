@@ -153,7 +153,7 @@ def asset(name: str) -> str:
     """A style sheet or script that lies beside this module, without the white space between its lines."""
     text = resources.files("biaslib.figures").joinpath(name).read_text(encoding="utf-8")
     if name == "figures.css":
-        text = theme.figure_css() + text
+        text = theme.css("figures") + text
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from biaslib.errors import BiaslibError
+from biaslib.figures import theme
 from biaslib.figures.pieces import HtmlFigure, download, frame, raw_markup, words
 from biaslib.statistics import Interval
 
@@ -65,13 +66,10 @@ def table(
 
 @cache
 def _template() -> jinja2.Template:
-    shipped = jinja2.Environment(loader=jinja2.PackageLoader("biaslib", "figures"), undefined=jinja2.StrictUndefined)
+    shipped = theme.TEMPLATES.overlay()
     shipped.filters["escaped"] = lambda value: html.escape(str(value))
-    shipped.tests |= {
-        "missing": _is_missing,
-        "number": _is_number,
-        "interval": lambda value: isinstance(value, Interval),
-    }
+    shipped.tests["missing"], shipped.tests["number"] = _is_missing, _is_number
+    shipped.tests["interval"] = lambda value: isinstance(value, Interval)
     shipped.globals |= {"words": words, "number": number, "bracket": _bracket, "ends": _numbers, "place": _place}
     return shipped.get_template("table.html.j2")
 

@@ -1,10 +1,11 @@
 """The one look of every figure: palette, sizes, a style that leaves the session alone, and words that keep apart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +17,9 @@ from scipy.optimize import isotonic_regression
 from biaslib.errors import BiaslibError
 from biaslib.store.files import beside
 
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("biaslib", "figures"), undefined=jinja2.StrictUndefined, trim_blocks=True,
+)  # fmt: skip
 _PALETTE = beside(__file__)
 COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: str(of[i]) for name, of in _PALETTE["hues"].items()} for i in range(3))
 
@@ -23,7 +27,6 @@ COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: str(of[i]) for name, of in _PALET
 _HOUSE = mpl.rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False)
 INK, MUTED, GRID = (_HOUSE[name] for name in ("text.color", "axes.edgecolor", "grid.color"))
 PAPER = "#fdfdfe"
-_REPORT_MUTED = "#5b616a"  # small print of an audit's report, which is light alone
 
 # One perceptually uniform map for everything that is "how much": dark is little, bright is much.
 HEAT: str = _HOUSE["image.cmap"]
@@ -61,31 +64,15 @@ def new(aspect: float = 0.62, rows: int = 1, cols: int = 1, **subplots: Any) -> 
     return figure, figure.subplots(rows, cols, subplot_kw=keywords, **subplots)
 
 
-def figure_css() -> str:
-    """The palette as the variables that `figures.css` and the figures' SVG speak of, for light and dark pages."""
-    labels, dark_labels = ({f"{name}-label": c for name, c in of.items()} for of in (LABEL_COLOURS, _DARK_LABELS))
-    dark = 'html[data-theme="dark"] .biaslib-figure,\nbody[data-jp-theme-light="false"] .biaslib-figure'
-    light = {"ink": "currentColor", **COLOURS, **labels}
-    return _rule(".biaslib-figure", "biaslib", light) + _rule(dark, "biaslib", {**_PALETTE["dark"], **dark_labels})
+def css(of: str) -> str:
+    """The palette as variables of CSS, light and dark: of "figures", as `figures.css` and their SVG have them.
 
-
-def page_css() -> str:
-    """The book's own colours, light and dark, in the theme's variables: a build writes it beside `book.css`."""
-    css = _rule(":root", "book", {"card": PAPER})
-    for mode, words in (("light", {**LABEL_COLOURS, "ink": INK, "paper": PAPER}), ("dark", _DARK_LABELS)):
-        colours = {name: words.get(colour, colour) for name, colour in _PALETTE["page"][mode].items()}
-        css += _rule(f'html[data-theme="{mode}"]', "pst-color", colours)
-    return css
-
-
-def report_css() -> str:
-    """The palette as the variables that the style of an audit's report speaks of."""
-    return _rule(":root", "report", {**COLOURS, "ink": INK, "paper": PAPER, "rule": GRID, "muted": _REPORT_MUTED})
-
-
-def _rule(selector: str, prefix: str, values: Mapping[str, str]) -> str:
-    lines = "".join(f"--{prefix}-{name}: {value};\n" for name, value in values.items())
-    return f"{selector} {{\n{lines}}}\n"
+    Of the book's "page", in its theme's variables, which a build writes beside `book.css`; or of an audit's "report",
+    which is light alone.
+    """
+    words = {"light": {**LABEL_COLOURS, "ink": INK, "paper": PAPER}, "dark": _DARK_LABELS}
+    template = TEMPLATES.get_template("palette.css.j2")
+    return template.render(of=of, palette=_PALETTE, page_words=words, ink=INK, paper=PAPER, rule=GRID)
 
 
 def colour_of(name: str) -> str:

@@ -47,8 +47,8 @@ def test_the_icon_wears_the_palette():
 @pytest.mark.parametrize(
     ("style", "written"),
     [
-        (ROOT / "biaslib" / "figures" / "figures.css", theme.figure_css()),
-        (ROOT / "biaslib" / "audit" / "report.css", theme.report_css()),
+        (ROOT / "biaslib" / "figures" / "figures.css", theme.css("figures")),
+        (ROOT / "biaslib" / "audit" / "report.css", theme.css("report")),
     ],
     ids=["figures", "report"],
 )
@@ -60,7 +60,7 @@ def test_a_style_asks_for_colours_that_the_palette_has(style, written):
 
 
 def test_the_page_has_its_colours_in_both_modes():
-    light, dark = theme.page_css().split('html[data-theme="dark"]')
+    light, dark = theme.css("page").split('html[data-theme="dark"]')
     assert re.findall(r"--pst-color-([a-z-]+):", light) == re.findall(r"--pst-color-([a-z-]+):", dark)
     assert f"--pst-color-background: {theme.PAPER};" in light
     assert f"--pst-color-link: {theme.LABEL_COLOURS['blue']};" in light
