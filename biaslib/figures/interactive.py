@@ -119,8 +119,7 @@ def _piece(kind: str, data: Mapping[str, Any], picture: str, shown: str, *, alt:
         f'<p class="biaslib-note">Its controls need a browser that runs scripts.</p></div>'
         f'<script type="application/json" class="biaslib-data">{text}</script>'
     )
-    framed = frame(body, alt=alt, sheets=("figures.css", "interactive.css"), **around)
-    framed = framed.replace("<figure ", f'<figure data-biaslib="{kind}" ', 1)
+    framed = frame(body, alt=alt, kind=kind, sheets=("figures.css", "interactive.css"), **around)
     return HtmlFigure(framed + "".join(f"<script>{asset(f'{name}.js')}</script>" for name in _SCRIPTS[kind]), alt)
 
 

@@ -88,21 +88,18 @@ def frame(
     caption: str | None,
     name: str | None = None,
     classes: str = "",
+    kind: str = "",
     labelled: bool = True,
     sheets: tuple[str, ...] = ("figures.css",),
 ) -> str:
     """The `<figure>` around a piece, with style, caption and a text for who cannot see it, unless the body says it."""
     if not alt or not alt.strip():
         raise BiaslibError("alt must say what the figure shows; write the sentence you would say on the telephone.")
-    anchor = "" if name is None else f' id="{check_name(name)}"'
-    described, below = "", ""
-    if caption:
-        mark = f"biaslib-caption-{_digest(body + caption)}"
-        described = f' aria-describedby="{mark}"'
-        below = f'<figcaption id="{mark}">{words(caption)}</figcaption>'
-    label = f' role="group" aria-label="{html.escape(alt)}"' if labelled else ""
-    head = f'<figure class="biaslib-figure {classes}"{label}{anchor}{described}>'
-    return f"{head}<style>{''.join(map(asset, sheets))}</style>{body}{below}</figure>"
+    mark = f"biaslib-caption-{_digest(body + (caption or ''))}"
+    said = {"name": name and check_name(name), "caption": words(caption) if caption else "", "mark": mark}
+    style = "".join(map(asset, sheets))
+    template = theme.TEMPLATES.get_template("figure.html.j2")
+    return template.render(body=body, alt=alt, kind=kind, classes=classes, labelled=labelled, style=style, **said)
 
 
 def download(values: pd.DataFrame, *, name: str) -> str:

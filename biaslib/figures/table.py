@@ -1,6 +1,5 @@
 """Typeset tables, and numbers for prose: every value with its interval and its n."""
 
-import html
 import math
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -67,7 +66,6 @@ def table(
 @cache
 def _template() -> jinja2.Template:
     shipped = theme.TEMPLATES.overlay()
-    shipped.filters["escaped"] = lambda value: html.escape(str(value))
     shipped.tests["missing"], shipped.tests["number"] = _is_missing, _is_number
     shipped.tests["interval"] = lambda value: isinstance(value, Interval)
     shipped.globals |= {"words": words, "number": number, "bracket": _bracket, "ends": _numbers, "place": _place}

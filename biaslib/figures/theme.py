@@ -1,5 +1,6 @@
 """The one look of every figure: palette, sizes, a style that leaves the session alone, and words that keep apart."""
 
+import html
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -20,6 +21,7 @@ from biaslib.store.files import beside
 TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("biaslib", "figures"), undefined=jinja2.StrictUndefined, trim_blocks=True,
 )  # fmt: skip
+TEMPLATES.filters["escaped"] = lambda value: html.escape(str(value))
 _PALETTE = beside(__file__)
 COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: str(of[i]) for name, of in _PALETTE["hues"].items()} for i in range(3))
 
