@@ -25,7 +25,7 @@ from biaslib.errors import BiaslibError
 from biaslib.store import fingerprint, results
 
 _SHOWN = 6
-_LEAST_PERMUTATIONS, _PERMUTATIONS = 99, 499
+_PERMUTATIONS = (99, 499)  # at least, and at most where no test asks for more
 _SOON_PERMUTED = 2_500_000  # rows; more only where the number of tests asks for it
 _MOST_PERMUTED = 500_000_000  # rows, less than a minute, or of many groups that are predicted some minutes
 
@@ -166,7 +166,9 @@ def _audited(measured: Sequence[_Measured], key: str) -> Audit:
         counted = [tables[name]["p"].count() for *_, tables in measured for name in findings.TESTED if name in tables]
         at_once = max(1, sum(len(amplifying.directions(*each)) for each in groups) + int(sum(counted)))
     images = sum(len(answered.labels) for _, _, answered, _ in measured)  # each target's are permuted
-    permutations = options.permutations or _permutations(at_once, images) if independent else 0
+    needed, soon = permutations_needed(at_once), int(np.clip(_SOON_PERMUTED // images, *_PERMUTATIONS))
+    enough = max(needed, soon) if needed * images <= _MOST_PERMUTED else soon
+    permutations = options.permutations or enough if independent else 0
     for _, _, answered, tables in measured:
         tables["amplification"] = amplifying.amplification(answered, permutations=permutations, seed=options.seed)
     family = {"permutations": permutations, "at_once": at_once}
@@ -264,12 +266,6 @@ def _answered(case: _Case, predictions: Predictions | None) -> LabelledImages:
     predicted = pd.DataFrame(predictions.outputs > 0, columns=list(labels)[: predictions.outputs.shape[1]])
     scores = predictions.outputs[:, 0] + (case.options.threshold or 0.0)  # as the model gave them
     return replace(readable, predicted=predicted, scores=scores)
-
-
-def _permutations(at_once: int, images: int) -> int:
-    needed = permutations_needed(at_once)
-    soon = int(np.clip(_SOON_PERMUTED // images, _LEAST_PERMUTATIONS, _PERMUTATIONS))
-    return max(needed, soon) if needed * images <= _MOST_PERMUTED else soon
 
 
 def _worst_cells(answered: LabelledImages, accuracies: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:

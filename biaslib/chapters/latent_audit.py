@@ -181,12 +181,6 @@ def verdicts(change: np.ndarray, error: np.ndarray, freedom: int, *, margin: flo
     return Verdicts(change, half, (np.abs(change) > half) & (np.abs(change) >= margin))
 
 
-def exact_verdicts(effects: np.ndarray, *, margin: float) -> Verdicts:
-    """By exact effects (M, A, N) of attributes on N faces: the only error is the choice of the faces."""
-    error = effects.std(axis=2, ddof=1) / np.sqrt(effects.shape[2])
-    return verdicts(effects.mean(axis=2), error, effects.shape[2] - 1, margin=margin)
-
-
 def generated_verdicts(
     results: Sequence[_DirectionAuditResult], rows: slice, *, control: str = "matched", margin: float
 ) -> Verdicts:

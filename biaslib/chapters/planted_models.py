@@ -177,7 +177,10 @@ class EvaluationImages:
 
 
 def planned(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, plain: int = 0) -> list[Calls]:
-    """What `maps` asks of the store, and then `further_maps` if there are plain images."""
+    """What `maps` asks of the store; and if there are plain images, further maps.
+
+    These are by `LIBRARY`, and by all methods on so many images without the cue, "plain: " and the method.
+    """
     further = [(setup, evaluation, plain) for setup in setups if plain]
     return [_maps.calls([(setup, evaluation) for setup in setups]), _further_maps.calls(further)]
 
@@ -186,11 +189,6 @@ def maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages) -> list[_
     """Every method's maps, (N, h, w) float32; `logits` (N, classes), `truth` (N,), `explained` (N,): their class."""
     train.many([setup.recipe for setup in setups])
     return planned(setups, evaluation)[0].results()
-
-
-def further_maps(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, *, plain: int) -> list[_Arrays]:
-    """The maps by `LIBRARY`, and those by all methods on so many images without the cue, "plain: " and the method."""
-    return planned(setups, evaluation, plain)[1].results()
 
 
 def regions(use_case: str, samples: Samples, boxes: bool | None = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -16,7 +16,6 @@ from biaslib.chapters.latent_audit import (
     STEPS,
     DirectionAudit,
     direction_audits,
-    exact_verdicts,
     generated_verdicts,
     pixels_apart,
     target_classifiers,
@@ -137,10 +136,10 @@ def test_where_nothing_differs_five_in_a_hundred_classifiers_are_accused():
     assert 0.03 < accused.any(axis=1).mean() < 0.06
 
 
-def test_exact_effects_are_judged_over_faces():
+def test_effects_are_judged_by_their_errors_over_faces():
     effects = np.random.default_rng(0).normal(0.1, 0.2, (3, 2, 50))
-    said = exact_verdicts(effects, margin=0.05)
     error = effects.std(axis=2, ddof=1) / 50**0.5
+    said = verdicts(effects.mean(axis=2), error, 49, margin=0.05)
     np.testing.assert_allclose(said.half, scipy.stats.t.isf(0.025 / 2, 49) * error)
     np.testing.assert_array_equal(said.accused, (effects.mean(2) >= 0.05) & (effects.mean(2) > said.half))
 

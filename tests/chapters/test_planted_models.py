@@ -15,11 +15,11 @@ from biaslib.chapters.planted_models import (
     USE_CASES,
     EvaluationImages,
     PlantedSetup,
-    further_maps,
     likeness,
     likeness_p_values,
     maps,
     mass_and_rank,
+    planned,
     pooled,
     regions,
 )
@@ -210,7 +210,7 @@ def test_mass_and_rank_are_means_over_right_answers():
 
 
 def test_further_maps_are_the_methods_maps_with_and_without_the_cue():
-    (found,) = further_maps([TINY], FEW, plain=4)
+    (found,) = planned([TINY], FEW, 4)[1].results()
     assert set(found) == {*LIBRARY, *(f"plain: {name}" for name in METHODS | LIBRARY), "plain truth", "plain answers"}
     model, samples = recipes.load(TINY.recipe), FEW.samples(TINY)
     answers = training.predict(model, samples.images).argmax(axis=1)
