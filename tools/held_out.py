@@ -113,7 +113,7 @@ def main() -> None:
         else:
             problems, known = check(), read()
             open_ones = sum("revealed" in told for told in known.values())
-            print("\n".join([*problems, f"{len(known)} worlds were committed, and {open_ones} of them revealed"]))
+            print("\n".join([*problems, f"committed: {len(known)}; revealed: {open_ones}"]))
             sys.exit(bool(problems))
     except BiaslibError as error:
         parser.error(str(error))
