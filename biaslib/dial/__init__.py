@@ -44,17 +44,21 @@ def _run(
     references: Annotated[int, typer.Option(help="How many unbiased ones a world.", min=3)] = 10,
     images: Annotated[int, typer.Option(help="That each model is trained on.", min=50)] = 1200,
     test_images: Annotated[int, typer.Option(help="That it is measured on.", min=50)] = 1000,
+    zoo: Annotated[list[Path] | None, typer.Option(help="Trained models: wheel or folder, else installed.")] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for the board and what it is made of.")] = None,
 ) -> None:
     """Train the dial's models, measure them with your metric and the book's, and print the board.
 
-    What was trained stays in the store: a second run takes seconds, and a stopped one goes on.
+    What was trained, or is in a zoo, stays in the store: a second run takes seconds, and a stopped one goes on.
     """
     from biaslib.dial import board, entries
+    from biaslib.dial.zoo import put
 
     read, worlds = entries.read(files), world or ["birds", "pets"]
     asked = {"models": models, "references": references, "images": images, "test_images": test_images}
-    rows, numbers = board.run(read, board.trials(worlds, **asked))
+    trials = board.trials(worlds, **asked)
+    print(f"{put(trials, zoo or ())} of {len(trials)} models are in a zoo")
+    rows, numbers = board.run(read, trials)
     print(board.as_text(rows, read))
     if out is not None:
         print(f"the board is at {board.write(out, files, read, rows, numbers, **asked)}")

@@ -20,10 +20,11 @@ from biaslib.dial.trials import Trial, grid
 from biaslib.errors import BiaslibError
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.store import replacing, results
-from biaslib.store.files import sha256
+from biaslib.store.files import beside, sha256
 from biaslib.worlds import is_file
 
-PROTOCOL: Final = "dial-0.1"  # how rows are computed; those of two protocols do not belong into one table
+PROTOCOL: Final = "dial-1.0"  # how rows are computed; those of two protocols do not belong into one table
+HELD_OUT: Final = beside(str(Path(__file__).with_name("held_out")))  # worlds by name: the file says of each what
 _NUMBERS: Final = ("power", "low", "high", "smallest effect", "alarms' upper end", "tau", "tau, same strength")
 
 
@@ -116,6 +117,8 @@ def write(
     """Puts board, numbers, sources and what `trials` was asked for into a folder: it is sent to who keeps a board."""
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]
     about = {"protocol": PROTOCOL, "metrics": told, "sources": {file.name: sha256(file) for file in files}}
+    hashes = {world: sha256(Path(world)) for world in numbers["world"].unique() if is_file(world)}
+    about["held_out"] = {at: name for at in hashes for name in HELD_OUT if HELD_OUT[name]["sha256"] == hashes[at]}
     about |= {"asked": asked, "date": results.now(), "device": results.device(), "versions": results.versions()}
     with replacing(out) as partial:
         partial.mkdir()

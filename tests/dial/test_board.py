@@ -105,6 +105,7 @@ def test_a_strangers_metric_gets_its_row_by_one_command_in_a_strangers_world(tmp
         "def sure(case):\n    return case.map.max(axis=(1, 2))\n"
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(board, "HELD_OUT", {"bars": {"sha256": hashlib.sha256(BARS.read_bytes()).hexdigest()}})
     monkeypatch.setattr(
         sys, "argv", ["biaslib", "dial", "run", "mine.py", "--world", "bars.py", *SMALL, "--out", "sent"]
     )
@@ -113,6 +114,7 @@ def test_a_strangers_metric_gets_its_row_by_one_command_in_a_strangers_world(tmp
     assert not stopped.value.code
     printed = capsys.readouterr().out
     assert "* Sure of it" in printed
+    assert "0 of 9 models are in a zoo" in printed
     assert "RMA of the object, edges" not in printed  # of another tier
     rows = pd.read_csv("sent/board.csv").set_index("metric")
     assert rows.loc["Sure of it", "tier"] == 3
@@ -126,6 +128,7 @@ def test_a_strangers_metric_gets_its_row_by_one_command_in_a_strangers_world(tmp
     about = json.loads(Path("sent/submission.json").read_text())
     assert about["asked"] == {"models": 2, "references": 3, "images": 60, "test_images": 60}
     assert about["metrics"] == [{"name": "Sure of it", "tier": 3, "side": "above", "passes": 3.0}]
+    assert about["held_out"] == {str(tmp_path / "bars.py"): "bars"}
     assert about["sources"] == {"mine.py": hashlib.sha256(Path("mine.py").read_bytes()).hexdigest()}
     assert Path("sent/mine.py").read_text() == Path("mine.py").read_text()
 
@@ -162,6 +165,16 @@ def test_a_file_that_is_no_world_is_one_sentence(tmp_path, text, said):
     with pytest.raises(BiaslibError, match=said):
         board.trials([str(file)], models=2, references=3, images=60, test_images=60)
     assert worlds.is_file(str(file))
+
+
+def test_a_world_that_was_changed_since_is_not_the_one_that_is_held_out(tmp_path, monkeypatch):
+    changed = tmp_path / "bars.py"
+    changed.write_text(BARS.read_text() + "\n")
+    monkeypatch.setattr(board, "HELD_OUT", {"bars": {"sha256": hashlib.sha256(BARS.read_bytes()).hexdigest()}})
+    table = numbers({GAP: 1.0}).assign(world=str(changed))
+    monkeypatch.setattr(verdicts, "as_record", lambda numbers, decimals: numbers)
+    board.write(tmp_path / "sent", [], [], pd.DataFrame(), table)
+    assert json.loads((tmp_path / "sent" / "submission.json").read_text())["held_out"] == {}
 
 
 def test_a_name_of_the_book_is_taken():
