@@ -1,7 +1,8 @@
 """What captum, grad-cam, Quantus and fairlearn offer, as functions of a case, which `dial.metric(...)` enters.
 
 Your file imports the other library. All but `fairlearn` are of tier 3 and give (N,): NaN where a map is 0 everywhere,
-and where an image has no pixel of the `region`, "object" or "cue". `fairlearn` is NaN where all are of one group.
+and where an image has no pixel of the `region`, "object" or "cue". `fairlearn` gives a number of tier 1, and NaN where
+all images are of one group.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ from biaslib.dial.measuring import _answered
 from biaslib.metrics import relevance_mass_accuracy, upsample_maps
 
 
-def captum(method: Any, *, region: str = "cue", score: Any = relevance_mass_accuracy, **options: Any) -> _Function:
+def captum(method: Any, /, *, region: str = "cue", score: Any = relevance_mass_accuracy, **options: Any) -> _Function:
     """The `score` in a region of the answer's attribution by a class of captum.attr; `options` go to its `attribute`.
 
     `method` may be any function that makes such an object of the network, whose `last_map` is a layer. Relevance is the
@@ -44,8 +45,8 @@ def grad_cam(cam: Any, *, region: str = "cue", score: Any = relevance_mass_accur
     return lambda case: score(_maps(case, relevance), case.mask(region))
 
 
-def quantus(metric: Any, *, region: str = "", **options: Any) -> _Function:
-    """What a metric object of Quantus gives for Grad-CAM, enlarged; with the masks of the region, if one is named."""
+def quantus(metric: Any, /, *, region: str = "", **options: Any) -> _Function:
+    """The number an image of a metric object of Quantus for Grad-CAM, enlarged; with masks, if a region is named."""
 
     def value(case: Seen) -> np.ndarray:
         maps = upsample_maps(case.map.astype(np.float32), *case.pictures.shape[1:3])
@@ -63,10 +64,7 @@ def quantus(metric: Any, *, region: str = "", **options: Any) -> _Function:
 
 
 def fairlearn(metric: Any, *, how: str = "difference") -> _Function:
-    """What a function of fairlearn.metrics gives, with the cue as the sensitive feature: a number a model, of tier 1.
-
-    Or what a frame gives that is asked for `how`, if `metric` is `functools.partial(MetricFrame, metrics=accuracy)`.
-    """
+    """What a function gives that takes `sensitive_features`, which are the cue; `how` is asked of a `MetricFrame`."""
 
     def value(case: Seen) -> float:
         found = metric(y_true=case.truth * 1, y_pred=case.answer * 1, sensitive_features=case.cue)
