@@ -53,7 +53,7 @@ def quantus(metric: Any, /, *, region: str = "", **options: Any) -> _Function:
         masks = case.mask(region) if region else maps > -1  # all of the image
         rows, values = maps.any(axis=(1, 2)) & masks.any(axis=(1, 2)), np.full(len(maps), np.nan)
         if rows.any():
-            own = {"channel_first": True, "device": str(models.device()), "a_batch": maps[rows, None]}
+            own: dict[str, Any] = {"channel_first": True, "device": str(models.device()), "a_batch": maps[rows, None]}
             own |= {"s_batch": masks[rows, None]} if region else {}
             pixels = models.to_tensor(case.pictures[rows], model=case.network)
             answers = _answered(case._case.trial.world, training.predict(case.network, pixels))
