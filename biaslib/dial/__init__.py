@@ -44,6 +44,7 @@ def _run(
     references: Annotated[int, typer.Option(help="How many unbiased ones a world.", min=3)] = 10,
     images: Annotated[int, typer.Option(help="That each model is trained on.", min=50)] = 1200,
     test_images: Annotated[int, typer.Option(help="That it is measured on.", min=50)] = 1000,
+    architecture: Annotated[str | None, typer.Option(help="Of all models; else each world's usual one.")] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for the board and what it is made of.")] = None,
 ) -> None:
     """Train the dial's models, measure them with your metric and the book's, and print the board.
@@ -53,7 +54,8 @@ def _run(
     from biaslib.dial import board, entries
 
     read, worlds = entries.read(files), world or ["birds", "pets"]
-    asked = {"models": models, "references": references, "images": images, "test_images": test_images}
+    asked: dict[str, Any] = {"models": models, "references": references, "images": images, "test_images": test_images}
+    asked |= {"architecture": architecture} if architecture else {}  # folders without it are of the usual ones
     rows, numbers = board.run(read, board.trials(worlds, **asked))
     print(board.as_text(rows, read))
     if out is not None:
