@@ -36,10 +36,7 @@ def trials(
     test_images: int,
     architecture: str | None = None,
 ) -> list[Trial]:
-    """The models of a board: so many at each strength, and unbiased ones to compare with, of each world.
-
-    Of the world's usual architecture, or of the one that is named.
-    """
+    """The models of a board, of its worlds' usual architectures or of another: biased ones and unbiased references."""
     worlds = [str(Path(name).resolve()) if is_file(name) else name for name in worlds]
     return grid(
         worlds, strengths=(0.6, 0.8, 1.0), models=models, references=references, images=[images] * len(worlds),
