@@ -44,6 +44,7 @@ def _run(
     references: Annotated[int, typer.Option(help="How many unbiased ones a world.", min=3)] = 10,
     images: Annotated[int, typer.Option(help="That each model is trained on.", min=50)] = 1200,
     test_images: Annotated[int, typer.Option(help="That it is measured on.", min=50)] = 1000,
+    architecture: Annotated[str | None, typer.Option(help="Of all models; else each world's usual one.")] = None,
     zoo: Annotated[list[Path] | None, typer.Option(help="Trained models: wheel or folder, else installed.")] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for the board and what it is made of.")] = None,
 ) -> None:
@@ -55,7 +56,8 @@ def _run(
     from biaslib.dial.zoo import put
 
     read, worlds = entries.read(files), world or ["birds", "pets"]
-    asked = {"models": models, "references": references, "images": images, "test_images": test_images}
+    asked: dict[str, Any] = {"models": models, "references": references, "images": images, "test_images": test_images}
+    asked |= {"architecture": architecture} if architecture else {}  # folders without it are of the usual ones
     trials = board.trials(worlds, **asked)
     print(f"{put(trials, zoo or ())} of {len(trials)} models are in a zoo")
     rows, numbers = board.run(read, trials)

@@ -28,12 +28,21 @@ HELD_OUT: Final = beside(str(Path(__file__).with_name("held_out")))  # worlds by
 _NUMBERS: Final = ("power", "low", "high", "smallest effect", "alarms' upper end", "tau", "tau, same strength")
 
 
-def trials(worlds: Sequence[str], *, models: int, references: int, images: int, test_images: int) -> list[Trial]:
-    """The models of a board: so many at each strength, and unbiased ones to compare with, of each world."""
+def trials(
+    worlds: Sequence[str],
+    *,
+    models: int,
+    references: int,
+    images: int,
+    test_images: int,
+    architecture: str | None = None,
+) -> list[Trial]:
+    """The models of a board, of its worlds' usual architectures or of another: biased ones and unbiased references."""
     worlds = [str(Path(name).resolve()) if is_file(name) else name for name in worlds]
     return grid(
         worlds, strengths=(0.6, 0.8, 1.0), models=models, references=references, images=[images] * len(worlds),
         test_images=test_images, explained=math.gcd(test_images, 100),  # for the methods that take many passes
+        architecture=architecture,
     )  # fmt: skip
 
 
@@ -112,7 +121,7 @@ def as_text(rows: pd.DataFrame, entries: Sequence[Entry]) -> str:
 
 
 def write(
-    out: Path, files: list[Path], entries: list[Entry], rows: pd.DataFrame, numbers: pd.DataFrame, **asked: int
+    out: Path, files: list[Path], entries: list[Entry], rows: pd.DataFrame, numbers: pd.DataFrame, **asked: Any
 ) -> Path:
     """Puts board, numbers, sources and what `trials` was asked for into a folder: it is sent to who keeps a board."""
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]

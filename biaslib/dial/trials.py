@@ -52,6 +52,12 @@ def _place(name: str, said: dict[str, Any]) -> _Place:
     return _Place(training=config, outputs=_OUTPUTS.get(name, ()), objective=objective, **said)
 
 
+# a transformer trained from nothing does not learn at the rates that the worlds' small convolutional networks take
+_TRAINED: Final[dict[str, dict[str, Any]]] = {
+    "small_vit": {"learning_rate": 3e-3, "batch": 64, "epochs": 6, "precision": "float32"}
+}
+
+
 class _Places(dict[str, _Place]):
     """By their names; a world in a file of its own by the file's, with the `PLACE` in it."""
 
@@ -74,7 +80,8 @@ class Trial(Setup):
     world: str  #: one of `PLACES`
     strength: float  #: of its bias, in [0, 1]: the correlation of target and cue among the training images
     seed: int = 0  #: of the training images, the initial weights and the order; it tells models of one strength apart
-    architecture: str | None = None  #: a name that `models.build` knows; None: the world's usual one
+    #: a name that `models.build` knows; None: the world's usual one; "small_vit" is trained at a rate of its own
+    architecture: str | None = None
     images: int | None = None  #: for training; None: as many as the world's own recipe takes
     epochs: int | None = None  #: passes over them; None: likewise
     size: int = 64  #: of the images, in pixels
@@ -137,6 +144,7 @@ class Trial(Setup):
     def recipe(self) -> Recipe:
         """The model as the world's own chapters train it."""
         usual = self.place.training
+        usual = replace(usual, **_TRAINED.get(self.architecture or usual.architecture, {}))
         config = replace(
             usual, architecture=self.architecture or usual.architecture, epochs=self.epochs or usual.epochs,
             seed=self.seed,

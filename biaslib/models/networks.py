@@ -99,10 +99,31 @@ def _mobilenetv1(outputs: int, *, width: float) -> nn.Module:
     )  # fmt: skip
 
 
+def _small_vit(outputs: int) -> nn.Module:
+    """A vision transformer (Dosovitskiy et al. 2021) at 64 px with an 8 x 8 map of patches; 70,000 weights."""
+    from timm.models import VisionTransformer
+
+    class SmallViT(VisionTransformer):
+        """Its last patches lie as a map, (N, 48, 8, 8), of which the head takes the mean."""
+
+        def forward_features(self, x: torch.Tensor, **options: Any) -> torch.Tensor:
+            tokens = super().forward_features(x, **options)
+            return tokens.mT.unflatten(2, self.patch_embed.dynamic_feat_size(x.shape[2:]))
+
+        def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
+            return super().forward_head(x.flatten(2).mT, pre_logits)
+
+    sizes = {"img_size": 64, "patch_size": 8, "embed_dim": 48, "depth": 3, "num_heads": 3, "mlp_ratio": 2.0}
+    model: Any = SmallViT(num_classes=outputs, global_pool="avg", class_token=False, dynamic_img_size=True, **sizes)
+    model.pretrained_cfg = {"classifier": "head"}
+    return model
+
+
 OURS: Final[dict[str, Callable[[int], nn.Module]]] = {
     "small": _SmallCNN,
     "small_mobilenet": _small_mobilenet,
     "small_efficientnet": _small_efficientnet,
+    "small_vit": _small_vit,
     "lenet5": partial(_LeNet5, padding=2),
     "lenet5_unpadded": partial(_LeNet5, padding=0),
     "mobilenetv1_025": partial(_mobilenetv1, width=0.25),

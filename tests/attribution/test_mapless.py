@@ -7,7 +7,8 @@ import torch
 from captum.attr import Occlusion
 from torch import nn
 
-from biaslib.attribution import attention_rollout, occlusion
+from biaslib import models
+from biaslib.attribution import attention_rollout, grad_cam, occlusion
 from biaslib.errors import BiaslibError
 from tests.attribution.subjects import assert_close, lively, state
 
@@ -98,6 +99,20 @@ def test_rollout_is_the_same_for_every_target_and_batch() -> None:
     assert maps.shape == (3, 2, 14, 14)
     assert torch.equal(maps[:, 0], maps[:, 1])
     assert_close(attention_rollout(model, images, [0], batch=2), maps[:, :1], 1e-5)
+
+
+def test_the_small_transformer_is_rolled_out_and_has_a_grad_cam() -> None:
+    torch.manual_seed(0)
+    model = models.build("small_vit", 3).eval()
+    pixels = torch.randn(2, 3, 64, 64)
+    maps = attention_rollout(model, pixels, [0])
+    assert maps.shape == (2, 1, 8, 8)
+    assert_close(maps.sum((2, 3)), torch.ones(2, 1), 1e-5)  # without a class token all mass is on patches
+    assert maps.std() > 0
+    plain = model.forward_features(pixels).requires_grad_(True)
+    (slopes,) = torch.autograd.grad(model.forward_head(plain)[:, 1].sum(), plain)
+    expected = (slopes.mean((2, 3), keepdim=True) * plain).sum(1).relu()
+    assert_close(grad_cam(model, pixels, [1])[:, 0], expected.detach(), 1e-4)
 
 
 def test_a_grid_need_not_be_square() -> None:

@@ -133,6 +133,27 @@ def test_a_strangers_metric_gets_its_row_by_one_command_in_a_strangers_world(tmp
     assert Path("sent/mine.py").read_text() == Path("mine.py").read_text()
 
 
+def test_a_board_of_another_architecture_says_so(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from biaslib import dial\n\n\n@dial.metric(name='One', tier=0, side='above')\ndef one(case):\n    return 1.0\n"
+    )
+    asked = []
+    monkeypatch.setattr(board, "run", lambda read, trials: (asked.append(trials), None))
+    monkeypatch.setattr(board, "as_text", lambda rows, read: "")
+    monkeypatch.setattr(board, "write", lambda *_, **told: asked.append(told))
+    for options in ([], ["--architecture", "small_vit"]):
+        monkeypatch.setattr(sys, "argv", ["biaslib", "dial", "run", str(tmp_path / "mine.py"), *options, "--out", "x"])
+        with pytest.raises(SystemExit):
+            cli.main()
+    (usual, plain), (other, told) = asked[:2], asked[2:]
+    assert {trial.architecture for trial in usual} == {None}
+    assert "architecture" not in plain  # folders from before stay as they are
+    assert {trial.architecture for trial in other} == {"small_vit"}
+    assert told == plain | {"architecture": "small_vit"}
+    assert other == board.trials(["birds", "pets"], **told)
+    assert {trial.recipe.training.learning_rate for trial in other} == {3e-3}  # in each world
+
+
 @pytest.mark.usefixtures("in_this_process", "store_of_the_module")
 def test_a_world_of_a_file_is_measured_as_the_books_are(tmp_path):
     trial = Trial(world=str(BARS), strength=1.0, images=60, test_images=40, explained=4, size=32)

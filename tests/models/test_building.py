@@ -56,6 +56,19 @@ def test_the_small_relatives_have_the_same_map_and_few_weights(architecture: str
     assert sum(parameter.numel() for parameter in model.parameters()) < 50_000
 
 
+def test_the_small_transformer_has_a_map_whose_mean_the_head_takes() -> None:
+    model = models.build("small_vit", 5).eval()
+    images = torch.randn(2, 3, 64, 64)
+    features = model.forward_features(images)
+    assert features.shape == (2, 48, 8, 8)
+    torch.testing.assert_close(model.forward_head(features), model(images))
+    torch.testing.assert_close(model.forward_head(features.mean((2, 3), keepdim=True)), model(images))
+    # as timm's own class, which keeps patches in a row, row by row
+    rows = type(model).__mro__[1].forward_features(model, images)
+    torch.testing.assert_close(features[:, :, 2, 3], rows[:, 2 * 8 + 3])
+    assert sum(parameter.numel() for parameter in model.parameters()) < 75_000
+
+
 def test_the_seed_decides_the_weights() -> None:
     def build() -> nn.Module:
         torch.manual_seed(3)
