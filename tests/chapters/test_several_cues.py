@@ -79,4 +79,5 @@ def test_a_search_gives_an_effect_of_each_set_and_slices_of_one_answer_each(in_t
     assert result["effects"].shape == (sum(each.dial is not None for each in ASSOCIATIONS),)
     for way in ("features", "maps"):
         for inside in result[way]:
-            assert inside.any() and len(set(result["probability"][inside] > 0.5)) == 1
+            assert inside.any()
+            assert len(set(result["probability"][inside] > 0.5)) == 1
