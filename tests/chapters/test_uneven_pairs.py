@@ -1,27 +1,19 @@
 """What the page on balanced data sets counts in COCO's labels, on labels whose answer is known."""
 
-import ast
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from biaslib.book import execution, find_project
 from biaslib.metrics import Labels
 from biaslib.mitigation import resampling
+from tests.of_pages import functions
 
 NAMES = ("cup", "fork", "tie")
 
 
 @pytest.fixture(scope="module")
 def of_page():
-    """The page's imports and functions."""
-    cells = [cell for cell in execution.read(find_project(), "balanced").cells if cell.cell_type == "code"]
-    statements = [statement for cell in cells for statement in ast.parse(cell.source).body]
-    wanted = [each for each in statements if isinstance(each, ast.Import | ast.ImportFrom | ast.FunctionDef)]
-    names = {"eps": 0.025, "redraws": 20, "seed": 0}
-    exec(compile(ast.Module(wanted, []), "<balanced>", "exec"), names)
-    return names
+    return functions("balanced", eps=0.025, redraws=20, seed=0)
 
 
 def _drawn(pair: float, n: int = 4000) -> Labels:
