@@ -3,14 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.stats
-import torch
 from scipy.special import expit
-from torch import nn
 
 from biaslib import training
 from biaslib.chapters import face_generators, latent
@@ -20,7 +18,6 @@ from biaslib.chapters.latent import CodeRequest
 from biaslib.errors import BiaslibError, check_known, refused
 from biaslib.gan.counterfactuals import draw, latent_codes, traversal
 from biaslib.gan.directions import project_out, random_directions
-from biaslib.models import to_tensor
 from biaslib.recipes import load, train
 from biaslib.store import stored
 from biaslib.worlds.faces import Faces
@@ -34,7 +31,6 @@ STEPS: Final = (-3.0, -2.0, -1.0, 1.0, 2.0, 3.0)
 STEP: Final = 3.0
 # codes and directions of the audit are not those that attribute directions were fitted on
 _CODES_SEED, _RANDOM_SEED = 2_000_000, 3_000_000
-_LAYER: Final = 4  # how many of the small network's layers lie before a concept's maps
 
 
 def target_classifiers(
@@ -273,25 +269,3 @@ def face_by_face(audit: DirectionAudit, evaluation: EvaluationFaces) -> dict[str
         pairs = ((again, faces), (having, without), (high, low), (high, having))
         pixels.append([pixels_apart(*pair) for pair in pairs])
     return {"exact": np.stack(exact, axis=1), "generated": np.stack(generated, axis=1), "pixels": np.array(pixels)}
-
-
-def tcav(model: nn.Module, images: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Of each concept's vector the share of images whose first logit rises along it (Kim et al. 2018, section 3.3).
-
-    `vectors` (V, D) are in the space of `concept_maps`, images (N, size, size, 3) uint8, shares (V,); 0 is no rise.
-    """
-    network, maps = cast(Any, model), _maps(model, images).requires_grad_()
-    (slopes,) = torch.autograd.grad(network.forward_head(network.features[_LAYER:](maps))[:, 0].sum(), maps)
-    return (slopes.flatten(1).cpu().numpy() @ vectors.T > 0).mean(axis=0)
-
-
-def concept_maps(model: nn.Module, images: np.ndarray) -> np.ndarray:
-    """(N, D), flattened: those before the small network's last layer, behind which slopes are alike on all images."""
-    return _maps(model, images).flatten(1).cpu().numpy()
-
-
-@torch.no_grad()
-def _maps(model: nn.Module, images: np.ndarray) -> torch.Tensor:
-    place = next(model.parameters()).device
-    parts = [to_tensor(images[start : start + 256], place, model=model) for start in range(0, len(images), 256)]
-    return torch.cat([cast(Any, model).features[:_LAYER](part) for part in parts]).float()

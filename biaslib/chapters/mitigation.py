@@ -1,22 +1,18 @@
-"""Mitigation methods side by side on one set-up, and what is left uneven where single attributes are balanced."""
+"""Mitigation methods side by side on one set-up."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
-from sklearn.linear_model import LogisticRegression
 
 from biaslib import metrics
 from biaslib.chapters import scene_models
 from biaslib.chapters.scene_models import JointSetup, Outcome, Training, outcomes
-from biaslib.errors import BiaslibError
 from biaslib.metrics import Labels, bias_amplification
 from biaslib.metrics.amplification import Kind
 from biaslib.mitigation.resampling import oversample
-from biaslib.statistics import Interval, holm, interval, sign_flip
-from biaslib.statistics.intervals import percentile_ends
+from biaslib.statistics import Interval, interval, sign_flip
 from biaslib.store import Calls, stored
 from biaslib.store.files import beside
 from biaslib.training.objectives import Joint
@@ -24,8 +20,6 @@ from biaslib.training.objectives import Joint
 _TABLES: Final = beside(__file__)
 METHODS: Final[dict[str, tuple[Training, str]]] = {name: tuple(of) for name, of in _TABLES["methods"].items()}
 RULES: Final[dict[str, tuple[Training, str]]] = {name: tuple(of) for name, of in _TABLES["rules"].items()}
-
-_UNEVEN = 0.1  # a pair's share of group 1 is further than this from one half
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,80 +171,3 @@ def _with_predicted_groups(outcome: Outcome, original: Outcome) -> Outcome:
         for labels, logits in ((outcome.validation, original.validation_logits), (outcome.test, original.test_logits))
     )
     return replace(outcome, validation=validation, test=test)
-
-
-def uneven_pairs(
-    labels: Labels, *, eps: float = 0.025, at_least: int = 40, draws: int = 200, seed: int = 0
-) -> dict[str, pd.DataFrame]:
-    """How uneven pairs of attributes are when `resampling.oversample` has made every single one even.
-
-    The pairs are those that `at_least` images have. Every source is drawn again `draws` times; of the labels
-    themselves only the duplicates are. Shares are of group 1 of two, in [0, 1]; others, or no pair: a `BiaslibError`.
-
-    * `counts`: source ("labels", or "singles alone": groups drawn from single attributes by a model without pairs),
-      what ("largest single", "uneven pairs": further than 0.1 from one half, "sign changes": before balancing both
-      attributes lie on one side of one half and the pair on the other), value (mean over draws), low and high (95 % of
-      the draws);
-    * `pairs`: first, second, images, share, expected (mean of "singles alone") and p of the difference of the two
-      (normal approximation, Holm-corrected over all pairs).
-    """
-    if set(np.unique(labels.groups)) != {0, 1}:
-        raise BiaslibError("pairs are measured between two groups, 0 and 1: leave the others out.")
-    first, second = np.triu_indices(labels.attributes.shape[1], 1)
-    images = (labels.attributes[:, first] & labels.attributes[:, second]).sum(axis=0)
-    first, second, images = (part[images >= at_least] for part in (first, second, images))
-    if not len(images):
-        raise BiaslibError(f"no pair of attributes has {at_least} images: ask for fewer.")
-    rng = np.random.default_rng(seed)
-    model = LogisticRegression(C=1e6, max_iter=2000).fit(labels.attributes, labels.groups)
-    probability = model.predict_proba(labels.attributes)[:, 1]
-    chance = [(rng.random(len(labels)) < probability).astype(int) for _ in range(draws)]
-    every = {
-        source: _balanced(labels.attributes, drawn, first, second, eps)
-        for source, drawn in {"labels": [labels.groups] * draws, "singles alone": chance}.items()
-    }
-    counts = []
-    for source, (largest, shares, turned) in every.items():
-        uneven, changes = (np.abs(shares - 0.5) > _UNEVEN).sum(axis=1), turned.sum(axis=1)
-        for what, values in {"largest single": largest, "uneven pairs": uneven, "sign changes": changes}.items():
-            low, high = percentile_ends(values)
-            counts.append({"source": source, "what": what, "value": float(values.mean()), "low": low, "high": high})
-    share, expected = every["labels"][1].mean(axis=0), every["singles alone"][1]
-    z = (share - expected.mean(axis=0)) / expected.std(axis=0, ddof=1)
-    pairs = pd.DataFrame(
-        {
-            "first": [labels.names[i] for i in first],
-            "second": [labels.names[i] for i in second],
-            "images": images,
-            "share": share,
-            "expected": expected.mean(axis=0),
-            "p": holm(2 * norm.sf(np.abs(z))),
-        }
-    )
-    return {"counts": pd.DataFrame(counts), "pairs": pairs}
-
-
-def _balanced(
-    attributes: np.ndarray, drawn: list[np.ndarray], first: np.ndarray, second: np.ndarray, eps: float
-) -> list[np.ndarray]:
-    """What rows that are drawn again leave, of each of D groupings: (D,) how far a single is from one half at most.
-
-    And, (D, P) each, the shares of group 1 of the images with both, and which of these, before, lie on the other side
-    of one half than both singles.
-    """
-    found = []
-    for seed, groups in enumerate(drawn):
-        rows = oversample(attributes, groups, eps=eps, seed=seed)
-        before, after = _pair_shares(attributes, groups), _pair_shares(attributes[rows], groups[rows])
-        singles = before.diagonal()
-        sides = np.sign(np.array([singles[first], singles[second], before[first, second]]) - 0.5)
-        turned = (sides[0] == sides[1]) & (sides[0] * sides[2] < 0)
-        found.append((np.abs(after.diagonal() - 0.5).max(), after[first, second], turned))
-    return [np.array(part) for part in zip(*found, strict=True)]
-
-
-def _pair_shares(attributes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """(A, A) share of group 1 among the images with both attributes; on the diagonal with one."""
-    having = attributes.astype(np.float32)
-    with np.errstate(invalid="ignore"):  # a pair that no image has
-        return np.asarray((having * groups[:, None]).T @ having / (having.T @ having), float)

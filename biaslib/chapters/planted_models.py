@@ -14,7 +14,6 @@ from biaslib.attribution import METHODS, Method
 from biaslib.errors import BiaslibError, refused
 from biaslib.recipes import Drawn, Recipe, Setup, load, target_of_world, train
 from biaslib.samples import Samples
-from biaslib.statistics.detection import rank_p_values
 from biaslib.store import Calls, stored
 from biaslib.worlds.base import World
 from biaslib.worlds.fruits import APPLE, NAMES, Fruits
@@ -234,20 +233,6 @@ def likeness(maps: Sequence[np.ndarray], answers: np.ndarray) -> np.ndarray:
     scores = np.asarray(metrics.attention_iou(grids[:, None], grids))
     scores = np.where(answers[:, None] == answers, scores, np.nan)
     return np.array([[mean(images) for images in row] for row in scores])
-
-
-def likeness_p_values(pairs: np.ndarray, references: int) -> np.ndarray:
-    """The p of each model after the first m, which are the `references`, by its mean likeness to all others; (M - m,).
-
-    `pairs` (M, M) are of `likeness`. Each audited model makes a pool with the reference models, in which each has its
-    mean likeness to all others: so an unbiased model is exchangeable with them (`detection.rank_p_values`).
-    """
-    apart, found = np.where(np.eye(len(pairs), dtype=bool), np.nan, pairs), []
-    for place in range(references, len(pairs)):
-        pool = [*range(references), place]
-        means = [mean(row) for row in apart[np.ix_(pool, pool)]]
-        found.append(rank_p_values(means[-1:], means[:-1], side="below")[0])
-    return np.array(found)
 
 
 def mean(values: np.ndarray) -> float:

@@ -22,7 +22,7 @@ from biaslib.statistics.intervals import percentile_ends
 _TRIAL: Final = ["moved", "asked", "pair"]
 _COLUMNS: Final = ["rater", *_TRIAL, "swapped", "answer"]
 _ANSWERS: Final = {"less": -1, "the same": 0, "more": 1}
-_SYNTHETIC: Final = "synthetic"
+_SYNTHETIC: Final = "synthetic"  # how the names of drawn raters begin
 
 
 def trials(questions: Mapping[str, tuple[str, ...]], *, pairs: int, seed: int) -> pd.DataFrame:
@@ -76,25 +76,6 @@ def krippendorff_alpha(ratings: pd.DataFrame, *, seed: int = 0) -> Interval:
     alphas = 1 - np.divide(apart / n, any_two, out=np.full(len(n), np.nan), where=any_two > 1e-12)
     low, high = percentile_ends(alphas[1:]) if count > 1 else (np.nan, np.nan)
     return Interval(float(alphas[0]), low, high, count)
-
-
-def synthetic(changes: pd.DataFrame, *, raters: int, seed: int, lapses: float = 0.05) -> pd.DataFrame:
-    """Ratings that nobody gave, to try a study before it is made: **they say nothing about people**.
-
-    A drawn rater sees `change`, how much of the attribute is gained in a trial, with noise, answers "more" or "less"
-    beyond a threshold of their own, and presses any button in a share of `lapses`.
-    """
-    rng = np.random.default_rng(seed)
-    tables = []
-    for number in range(raters):
-        threshold = 0.25 * np.exp(rng.normal(0, 0.4))  # their own differ by a factor of about 1.5
-        visible = changes["change"].to_numpy(float) + rng.normal(0, 0.15, len(changes))
-        answer = np.where(np.abs(visible) > threshold, np.sign(visible), 0).astype(int)
-        lapsed = rng.random(len(changes)) < lapses
-        answer[lapsed] = rng.integers(-1, 2, lapsed.sum())
-        swapped = rng.random(len(changes)) < 0.5
-        tables.append(changes[_TRIAL].assign(rater=f"{_SYNTHETIC}-{number + 1}", swapped=swapped, answer=answer))
-    return pd.concat(tables, ignore_index=True)[_COLUMNS]
 
 
 def explained(changes: Sequence[Interval], *, attribute: Interval, target: Interval, margin: float) -> str:

@@ -17,6 +17,7 @@ from biaslib.gan.training import encoded
 from biaslib.metrics import causal_effect
 from biaslib.worlds.faces import HAIR_COLOURS, Faces
 from tests.chapters.test_latent_audit import AUDIT, TINY
+from tests.of_pages import functions
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "store_of_the_module")
 
@@ -74,10 +75,11 @@ def test_tcav_is_captums(tmp_path):
     torch.manual_seed(0)
     model = models.build("small", 1).eval()
     images = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3)).astype(np.uint8)
-    maps = latent_audit.concept_maps(model, images)
+    page = functions("counterfactual_truth")
+    maps = page["concept_maps"](model, images).flatten(1)
     layer = "features.3"
     vectors = np.random.default_rng(1).normal(size=(4, maps.shape[1])).astype(np.float32)
-    ours = latent_audit.tcav(model, images, vectors)
+    ours = page["tcav"](model, images, vectors)
     inputs = models.to_tensor(images, torch.device("cpu"), model=model)
     pair = [Concept(number, str(number), DataLoader(inputs, batch_size=5)) for number in range(2)]
     for vector, share in zip(vectors, ours, strict=True):
@@ -86,5 +88,5 @@ def test_tcav_is_captums(tmp_path):
             model, [layer], classifier=_Known(vector), layer_attr_method=method, save_path=str(tmp_path / str(share))
         ).interpret(inputs, experimental_sets=[pair], target=0)
         assert float(theirs["0-1"][layer]["sign_count"][0]) == pytest.approx(share)
-    np.testing.assert_allclose(latent_audit.tcav(model, images, -vectors), 1 - ours)
+    np.testing.assert_allclose(page["tcav"](model, images, -vectors), 1 - ours)
     assert 0 < ours.mean() < 1

@@ -10,16 +10,9 @@ import pytest
 from PIL import Image
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
-from biaslib.chapters.rating import (
-    _COLUMNS,
-    collected,
-    form,
-    krippendorff_alpha,
-    perceived,
-    synthetic,
-    trials,
-)
+from biaslib.chapters.rating import _COLUMNS, collected, form, krippendorff_alpha, perceived, trials
 from biaslib.errors import BiaslibError
+from tests.of_pages import functions
 
 QUESTIONS = {"Eyeglasses": ("Eyeglasses", "Smiling"), "nothing": ("Smiling",)}
 
@@ -123,16 +116,22 @@ def changes(value, pairs=200):
     return pd.DataFrame({"moved": "Eyeglasses", "asked": "Smiling", "pair": range(pairs), "change": value})
 
 
-def test_drawn_raters_see_what_is_large_and_not_what_is_small():
-    seen = {value: perceived(synthetic(changes(value), raters=6, seed=0)).iloc[0] for value in (-1.0, 0.0, 1.0)}
+@pytest.fixture(scope="module")
+def synthetic():
+    """The page's own drawn raters."""
+    return functions("perception", seed=0)["synthetic"]
+
+
+def test_drawn_raters_see_what_is_large_and_not_what_is_small(synthetic):
+    seen = {value: perceived(synthetic(changes(value), raters=6)).iloc[0] for value in (-1.0, 0.0, 1.0)}
     assert seen[1.0]["change"].low > 0.8
     assert seen[-1.0]["change"].high < -0.8
     assert seen[0.0]["change"].low < 0 < seen[0.0]["change"].high
     assert seen[0.0]["noticed"].estimate < 0.35
 
 
-def test_raters_who_only_lapse_answer_everything_equally_often():
-    answers = synthetic(changes(1.0, 2000), raters=3, seed=0, lapses=1.0)["answer"]
+def test_raters_who_only_lapse_answer_everything_equally_often(synthetic):
+    answers = synthetic(changes(1.0, 2000), raters=3, lapses=1.0)["answer"]
     assert answers.value_counts(normalize=True).to_numpy() == pytest.approx(np.full(3, 1 / 3), abs=0.03)
 
 
