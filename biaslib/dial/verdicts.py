@@ -15,8 +15,7 @@ from biaslib.dial.catalogue import EXACT, METRICS, Metric
 from biaslib.dial.measuring import Case, measured
 from biaslib.dial.trials import PLACES, Trial
 from biaslib.errors import BiaslibError
-from biaslib.statistics import Interval, detection, holm
-from biaslib.statistics.intervals import percentile_ends
+from biaslib.statistics import detection, holm
 from biaslib.statistics.proportions import share_interval
 from biaslib.store import stored
 
@@ -142,42 +141,10 @@ def power_of(biased: np.ndarray, reference: np.ndarray, models: int = 1) -> np.n
     return np.asarray(power)
 
 
-def power_spans(table: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> pd.DataFrame:
-    """The power of an audit of one model on all test images, an Interval over models, in a table of `numbers`.
-
-    A row a world, architecture, metric and strength, with `power` and `rise`: how much more it is than at the strength
-    before, by the same draws of the reference models. From a bootstrap over models.
-    """
-    rows, rng = [], np.random.default_rng(seed)
-
-    def drawn(values: np.ndarray) -> np.ndarray:  # as they are, then drawn again, (1 + resamples, models)
-        return np.vstack([values, values[rng.integers(len(values), size=(resamples, len(values)))]])
-
-    def span(values: np.ndarray, n: int) -> Interval:
-        return Interval(float(values[0]), *percentile_ends(values[1:], _LEVEL / 2), n)
-
-    for key, part in table.groupby([*_PLACE, "metric"], sort=False):
-        risk = {strength: each.to_numpy() for strength, each in part.groupby("strength")["risk_score"]}
-        if len(calm := risk.pop(0.0, np.empty(0))) < 2:
-            continue
-        reference, before = drawn(calm), np.full(1 + resamples, np.nan)
-        for strength, values in ((strength, values) for strength, values in risk.items() if len(values) > 1):
-            power = power_of(drawn(values), reference)
-            rows.append((*key, strength, span(power, len(values)), span(power - before, len(values))))
-            before = power
-    return pd.DataFrame(rows, columns=[*_PLACE, "metric", "strength", "power", "rise"])
-
-
 def everywhere(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of metrics that every world of the table has, on which families are compared; null maps left out."""
     chosen = table[table["metric"].map(METRICS).map(lambda metric: metric.audits or metric is EXACT)]
     return chosen[chosen.groupby("metric")["world"].transform("nunique") == table["world"].nunique()]
-
-
-def family_powers(table: pd.DataFrame) -> pd.Series:
-    """The mean power of each family in a table of `powers`, on metrics that are `everywhere`."""
-    common = everywhere(table)
-    return common.groupby(common["metric"].map(lambda name: METRICS[name].family).rename("family"))["power"].mean()
 
 
 def detection_thresholds(table: pd.DataFrame) -> pd.DataFrame:

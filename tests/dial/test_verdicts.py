@@ -12,6 +12,7 @@ from biaslib.dial.catalogue import EXACT, METRICS, Metric
 from biaslib.dial.trials import Trial, grid
 from biaslib.errors import BiaslibError
 from biaslib.statistics.detection import detection_power
+from tests.of_pages import functions
 from tools.reliability import reliability_table
 
 NAMES = ("Worst-group accuracy", "Accuracy gap", "Mask score of the cue", EXACT.name)
@@ -98,7 +99,7 @@ def test_a_null_map_is_no_test_of_an_audit():
 
 
 def test_a_power_has_an_interval_over_models_and_a_rise():
-    found = verdicts.power_spans(table(shift=3.0, reference=30, models=10))
+    found = functions("dial")["power_spans"](table(shift=3.0, reference=30, models=10))
     part = found[(found["world"] == "birds") & (found["metric"] == NAMES[0])].set_index("strength")
     low, high = part.loc[0.5, "power"], part.loc[1.0, "power"]
     assert low.low < low.estimate < low.high

@@ -1,6 +1,6 @@
 import pandas as pd
 
-from biaslib.chapters.verdict import _TRUTH, detection_matrix
+from tests.of_pages import functions
 
 
 def test_the_matrix_has_a_row_for_every_metric_that_was_measured():
@@ -12,9 +12,10 @@ def test_the_matrix_has_a_row_for_every_metric_that_was_measured():
         [("birds", "Accuracy gap", 10, 1)], columns=["world", "metric", "audits", "false_positives"]
     )
     effects = pd.DataFrame([("birds", s, s**2) for s in (0.0, 0.5, 1.0)], columns=["world", "strength", "effect"])
-    (axes,) = detection_matrix(powers, false_positives, effects, images=1000).axes
+    of_page = functions("dial", TRUTH="truth", GAP=0.9, LEFT=0.42, HEAD=6.0, ROW=0.03)
+    (axes,) = of_page["detection_matrix"](powers, false_positives, effects, images=1000).axes
     words = [text.get_text() for text in axes.texts]
-    assert {_TRUTH, "Accuracy gap", "birds", "0", "1"} <= set(words)
+    assert {"truth", "Accuracy gap", "birds", "0", "1"} <= set(words)
     assert "Heatmap score" not in words
     pale, filled = axes.collections
     # three truths, one false positive rate, two powers
