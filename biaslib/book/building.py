@@ -96,9 +96,9 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
     # but for what this very run records
     records = [file.read_text(encoding="utf-8") for file in files if file.stem != f"{notebook}-{preset}"]
     data = []
-    if re.search(r"datasets|chapters\.papers|submissions", text):  # what is here, what papers print and others send
+    if re.search(r"datasets|chapters\.papers|submissions|repairs", text):  # what is here, or comes from others
         data = sorted(folder.name for folder in registry.root().glob("*") if folder.is_dir())
-        for tables in ("published/*.csv", "submissions/*/*.*"):
+        for tables in ("published/*.csv", "submissions/*/*.*", "repairs/*.py"):
             data += [file.read_text(encoding="utf-8") for file in sorted((project.root / "data").glob(tables))]
     package = fingerprint.of_package()
     return fingerprint.of_value([text, repr(given), preset, package, records, data, results.versions()])
