@@ -21,14 +21,10 @@ _Files = Annotated[list[Path], typer.Argument(help="Python files with your metri
 
 def __getattr__(name: str) -> Any:
     """`metric` and `repair`, without which nothing here needs torch."""
-    if name == "metric":
-        from biaslib.dial.entries import metric
+    if name in ("metric", "repair"):
+        from biaslib.dial import entries, repairing
 
-        return metric
-    if name == "repair":
-        from biaslib.dial.repairing import repair
-
-        return repair
+        return {"metric": entries.metric, "repair": repairing.repair}[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

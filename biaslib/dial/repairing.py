@@ -97,12 +97,10 @@ def outcome(trial: Trial, repair: Repair) -> dict[str, float]:
                 training.predict(network, pixels) for pixels in _without_and_with(replace(trial, strength=0.0, seed=0))
             ]
         except Exception as error:  # whatever somebody else's function, or its module, raises
-            raise refused(
-                "repair that stopped", name=repair.name, kind=type(error).__name__, why=reason(error)
-            ) from error
+            raise refused("repair that stopped", name=repair.name, kind=type(error), why=reason(error)) from error
     shape = (trial.test_images, trial.recipe.training.outputs)
     if any(each.shape != shape or not np.isfinite(each).all() for each in logits):
-        raise refused("repair with other outputs", name=repair.name, shape=shape)
+        raise refused("repair with other outputs", name=repair.name, n=shape[0], outputs=shape[1])
     without, with_cue = (probability(trial.world, each) for each in logits)
     correct = (np.where(cue, with_cue, without) > 0.5) == truth
     changed = ((with_cue > 0.5) != (without > 0.5)).mean()
