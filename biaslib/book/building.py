@@ -96,9 +96,9 @@ def _key(project: Project, notebook: str, preset: str | None) -> str:
     # but for what this very run records
     records = [file.read_text(encoding="utf-8") for file in files if file.stem != f"{notebook}-{preset}"]
     data = []
-    if re.search(r"datasets|chapters\.papers|submissions|transformers", text):  # what is here or was sent
+    if re.search(r"datasets|chapters\.papers|submissions|transformers|repairs", text):  # what is here, or was sent
         data = sorted(folder.name for folder in registry.root().glob("*") if folder.is_dir())
-        for tables in ("published/*.csv", "submissions/*/*.*", "transformers/*.py"):
+        for tables in ("published/*.csv", "submissions/*/*.*", "transformers/*.py", "repairs/*.py"):
             data += [file.read_text(encoding="utf-8") for file in sorted((project.root / "data").glob(tables))]
     package = fingerprint.of_package()
     return fingerprint.of_value([text, repr(given), preset, package, records, data, results.versions()])

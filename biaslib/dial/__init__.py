@@ -20,11 +20,11 @@ _Files = Annotated[list[Path], typer.Argument(help="Python files with your metri
 
 
 def __getattr__(name: str) -> Any:
-    """`metric`, without which nothing here needs torch."""
-    if name == "metric":
-        from biaslib.dial.entries import metric
+    """`metric` and `repair`, without which nothing here needs torch."""
+    if name in ("metric", "repair"):
+        from biaslib.dial import entries, repairing
 
-        return metric
+        return {"metric": entries.metric, "repair": repairing.repair}[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -64,3 +64,27 @@ def _run(
     print(board.as_text(rows, read))
     if out is not None:
         print(f"the board is at {board.write(out, files, read, rows, numbers, **asked)}")
+
+
+@commands.command("repair")
+def _repair(
+    files: Annotated[list[Path], typer.Argument(help="Python files with your repairs. They are run.")],
+    world: Annotated[list[str] | None, typer.Option(help="birds, pets, ... or a file; may be repeated.")] = None,
+    models: Annotated[int, typer.Option(help="How many at each strength.", min=2)] = 3,
+    references: Annotated[int, typer.Option(help="How many unbiased ones a world.", min=2)] = 5,
+    labels: Annotated[list[int] | None, typer.Option(help="Of the cue; may be repeated.", min=0)] = None,
+    images: Annotated[int, typer.Option(help="That each model is trained on.", min=50)] = 1200,
+    test_images: Annotated[int, typer.Option(help="That it is measured on.", min=50)] = 1000,
+    out: Annotated[Path | None, typer.Option(help="A folder for the numbers and what they are made of.")] = None,
+) -> None:
+    """Repair the dial's models, and print what is left of the true effect of the cue."""
+    from biaslib.dial import board, entries, repairing
+
+    read, worlds, budgets = entries.read(files, what="repair"), world or ["birds", "pets"], labels or [40, 200]
+    asked = {"models": models, "references": references, "images": images, "test_images": test_images}
+    numbers = repairing.numbers(read, board.trials(worlds, **asked), budgets)
+    table = repairing.summary(numbers)
+    print(table[table["world"] == "all"].drop(columns="world").to_string(index=False))
+    if out is not None:
+        tables = {"repairs": table, "numbers": numbers}
+        print(f"the tables are at {board.write_folder(out, 'repairs', files, tables, {}, asked | {'labels': budgets})}")

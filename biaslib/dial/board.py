@@ -125,17 +125,26 @@ def write(
 ) -> Path:
     """Puts board, numbers, sources and what `trials` was asked for into a folder: it is sent to who keeps a board."""
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]
-    about = {"protocol": PROTOCOL, "metrics": told, "sources": {file.name: sha256(file) for file in files}}
     hashes = {world: sha256(Path(world)) for world in numbers["world"].unique() if is_file(world)}
-    about["held_out"] = {at: name for at in hashes for name in HELD_OUT if HELD_OUT[name]["sha256"] == hashes[at]}
+    held_out = {at: name for at in hashes for name in HELD_OUT if HELD_OUT[name]["sha256"] == hashes[at]}
+    about = {"protocol": PROTOCOL, "metrics": told, "held_out": held_out}
+    tables = {"board": rows, "numbers": verdicts.as_record(numbers, decimals=9)}
+    return write_folder(out, "submission", files, tables, about, asked)
+
+
+def write_folder(
+    out: Path, name: str, files: list[Path], tables: dict[str, pd.DataFrame], about: dict[str, Any], asked: Any
+) -> Path:
+    """Puts tables, sources and, as `name`.json, what they are about into a folder."""
+    about |= {"sources": {file.name: sha256(file) for file in files}}
     about |= {"asked": asked, "date": results.now(), "device": results.device(), "versions": results.versions()}
     with replacing(out) as partial:
         partial.mkdir()
-        rows.to_csv(partial / "board.csv", index=False)
-        verdicts.as_record(numbers, decimals=9).to_csv(partial / "numbers.csv", index=False)
+        for table, values in tables.items():
+            values.to_csv(partial / f"{table}.csv", index=False)
         for file in files:
             shutil.copyfile(file, partial / file.name)
-        (partial / "submission.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        (partial / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return out
 
 

@@ -30,7 +30,7 @@ TIERS: Final = (
 )
 _TIER_OF: Final = {name: tier for tier, (_, names) in enumerate(TIERS) for name in names}
 _Function = Callable[["Seen"], Any]
-_entered: list["Entry"] = []  # by the files that are being read
+entered: list[Any] = []  # by the files that are being read: metrics, or repairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,28 +123,30 @@ def metric(*, name: str, tier: int, side: Side, passes: float = 1.0) -> Callable
     check_known("side", side, get_args(Side))
 
     def enter(function: _Function) -> _Function:
-        _entered.append(Entry(str(name), int(tier), side, float(passes), function))
+        entered.append(Entry(str(name), int(tier), side, float(passes), function))
         return function
 
     return enter
 
 
-def read(files: Sequence[Path]) -> list[Entry]:
+def read(files: Sequence[Path], *, what: str = "metric") -> list[Any]:
     """Runs files, and gives what they enter, with what installed packages offer under the entry points `GROUP`.
 
-    A `BiaslibError` is raised where one cannot be run or enters nothing, and where two metrics or files have one name.
+    These are each an `Entry`, or where `what` is "repair" each a `repairing.Repair`. A `BiaslibError` is raised where a
+    file cannot be run or enters none, and where two of them or two files have one name.
     """
     if len({file.name for file in files}) < len(files):
         raise BiaslibError("Two of the files have one name: rename one, as all are kept in one folder.")
-    _entered.clear()
+    entered.clear()
     for file in files:
-        before = len(_entered)
+        before = len(entered)
         module_of(file)
-        if len(_entered) == before:
-            raise BiaslibError(f"{file} enters no metric: put @dial.metric(...) over its function.")
+        if not any(isinstance(each, Entry) == (what == "metric") for each in entered[before:]):
+            raise BiaslibError(f"{file} enters no {what}: put @dial.{what}(...) over its function.")
     for point in importlib.metadata.entry_points(group=GROUP):
         point.load()
-    names = [entry.name for entry in _entered]
+    found = [each for each in entered if isinstance(each, Entry) == (what == "metric")]
+    names = [each.name for each in found]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise BiaslibError(f"{twice[0]!r} is the name of two metrics: give each its own.")
-    return list(_entered)
+        raise BiaslibError(f"{twice[0]!r} is the name of two {what}s: give each its own.")
+    return found

@@ -151,7 +151,8 @@ def write_text(project: Project, name: str) -> None:
 def copy_of_the_book(root: Path) -> tuple[Project, dict[str, str]]:
     """A copy of what the book is made from, and an environment with an empty store and no data."""
     unwanted = shutil.ignore_patterns("_executed", "_generated", "__pycache__", ".ipynb_checkpoints")
-    for name in ("book", "notebooks", "data/datasheets", "data/submissions", "data/transformers"):
+    own = ("submissions", "transformers", "repairs")
+    for name in ("book", "notebooks", "data/datasheets", *(f"data/{folder}" for folder in own)):
         shutil.copytree(ROOT / name, root / name, ignore=unwanted)
     shutil.copy(ROOT / "_config.yml", root)
     environment = {name: value for name, value in os.environ.items() if name != "BIASLIB_DATA"}

@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 from biaslib import dial, training
-from biaslib.dial import entries
+from biaslib.dial import entries, repairing
 from biaslib.dial.entries import TIERS, Seen
 from biaslib.dial.measuring import measured
 from biaslib.dial.trials import Trial
@@ -150,7 +150,8 @@ def test_a_packages_metric_is_found_by_its_entry_point(tmp_path, monkeypatch):
     assert [entry.name for entry in entries.read([written(tmp_path, "return 1")])] == ["Mine", "Theirs"]
 
 
-def test_the_door_opens_to_one_name_alone():
+def test_the_door_opens_to_two_names_alone():
     assert dial.metric is entries.metric
+    assert dial.repair is repairing.repair
     with pytest.raises(AttributeError, match="has no attribute 'metrics'"):
         dial.metrics  # noqa: B018
