@@ -81,7 +81,7 @@ def _repair(
     from biaslib.dial import board, entries, repairing
 
     read, worlds, budgets = entries.read(files, what="repair"), world or ["birds", "pets"], labels or [40, 200]
-    asked = {"models": models, "references": references, "images": images, "test_images": test_images}
+    asked: dict[str, Any] = {"models": models, "references": references, "images": images, "test_images": test_images}
     numbers = repairing.numbers(read, board.trials(worlds, **asked), budgets)
     table = repairing.summary(numbers)
     print(table[table["world"] == "all"].drop(columns="world").to_string(index=False))
