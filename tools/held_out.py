@@ -46,7 +46,7 @@ def commit(file: Path, registry: Path = REGISTRY) -> str:
     It is drawn once before, with and without its cue, and its place on the dial is read.
     """
     name, known = worlds.get(str(file)).name, read(registry)
-    if not re.fullmatch(r"[a-z]\w*", name) or name in {*known, *worlds.names()}:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in {*known, *worlds.names()}:
         raise BiaslibError(f"{name!r} is taken, or not a word of small letters: give the world another name.")
     trial = Trial(world=str(file.resolve()), strength=1.0, images=8, test_images=8, explained=8)
     regions = {*trial.place.regions, *trial.place.cue_regions}

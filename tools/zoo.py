@@ -28,6 +28,7 @@ from biaslib.dial.measuring import balanced
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError, check_known
 from biaslib.store import replacing
+from biaslib.worlds import is_file
 
 ROOT = Path(__file__).resolve().parents[1]
 LARGEST = 20_000_000  # bytes of a wheel
@@ -79,8 +80,10 @@ def asked_for() -> list[Trial]:
     """The trials of all submissions, each once, in their order."""
     found = dict[Trial, None]()
     for file in sorted(ROOT.glob("data/submissions/*/submission.json")):
-        names = dict.fromkeys(pd.read_csv(file.with_name("numbers.csv"))["world"])
-        found |= dict.fromkeys(board.trials(list(names), **json.loads(file.read_text(encoding="utf-8"))["asked"]))
+        asked = json.loads(file.read_text(encoding="utf-8"))["asked"]
+        names = [name for name in pd.read_csv(file.with_name("numbers.csv"))["world"].unique() if not is_file(name)]
+        if "architecture" not in asked:  # the zoo has the worlds' own networks
+            found |= dict.fromkeys(board.trials(names, **asked))
     return list(found)
 
 
@@ -242,8 +245,8 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the folder for the wheels")
     parser.add_argument("--world", action="append", help="one of the board; may be repeated; else all")
     given = parser.parse_args()
-    trials = asked_for()
     try:
+        trials = asked_for()
         for world in given.world or ():
             check_known("a world of the board", world, dict.fromkeys(trial.world for trial in trials))
         made = make(given.out, [trial for trial in trials if trial.world in (given.world or [trial.world])])

@@ -86,5 +86,5 @@ def _repair(
     table = repairing.summary(numbers)
     print(table[table["world"] == "all"].drop(columns="world").to_string(index=False))
     if out is not None:
-        tables = {"repairs": table, "numbers": numbers}
-        print(f"the tables are at {board.write_folder(out, 'repairs', files, tables, {}, asked | {'labels': budgets})}")
+        tables, of = {"repairs": table, "numbers": numbers}, {"protocol": board.PROTOCOL}
+        print(f"the tables are at {board.write_folder(out, 'repairs', files, tables, of, asked | {'labels': budgets})}")

@@ -126,7 +126,8 @@ def write(
     """Puts board, numbers, sources and what `trials` was asked for into a folder: it is sent to who keeps a board."""
     told = [{name: getattr(entry, name) for name in ("name", "tier", "side", "passes")} for entry in entries]
     hashes = {world: sha256(Path(world)) for world in numbers["world"].unique() if is_file(world)}
-    held_out = {at: name for at in hashes for name in HELD_OUT if HELD_OUT[name]["sha256"] == hashes[at]}
+    secret = {told["sha256"]: name for name, told in HELD_OUT.items() if "revealed" not in told}
+    held_out = {at: secret[digest] for at, digest in hashes.items() if digest in secret}
     about = {"protocol": PROTOCOL, "metrics": told, "held_out": held_out}
     tables = {"board": rows, "numbers": verdicts.as_record(numbers, decimals=9)}
     return write_folder(out, "submission", files, tables, about, asked)

@@ -1,8 +1,9 @@
 """Repairs of others: a better network with few labels of the cue, judged by the exact effect of the cue."""
 
 import functools
+import inspect
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -62,14 +63,15 @@ def repair(*, name: str, labels: int) -> Callable[[_Function], _Function]:
     check_number("labels", labels, 0, whole=True)
 
     def enter(function: _Function) -> _Function:
-        entries.entered.append(Repair(name, int(labels), str(Path(function.__code__.co_filename).resolve())))
+        file = Path(inspect.unwrap(function).__code__.co_filename).resolve()  # and not that of another decorator
+        entries.entered.append(Repair(name, int(labels), str(file)))
         _functions[name] = function
         return function
 
     return enter
 
 
-def calls(repairs: Sequence[Repair], trials: Sequence[Trial], budgets: Iterable[int]) -> list[tuple[Trial, Repair]]:
+def calls(repairs: Sequence[Repair], trials: Sequence[Trial], budgets: Sequence[int]) -> list[tuple[Trial, Repair]]:
     """What `outcome` is asked: of each trial without a repair, and with each at each budget, or with all it can use."""
     if several := [trial.world for trial in trials if trial.place.outputs]:
         raise BiaslibError(f"Models of {several[0]} answer more than one question: repair those of another world.")
@@ -109,7 +111,7 @@ def outcome(trial: Trial, repair: Repair) -> dict[str, float]:
     return dict(zip((*MEASURES, "seconds"), map(float, (*measured, seconds)), strict=True))
 
 
-def numbers(repairs: Sequence[Repair], trials: Sequence[Trial], budgets: Iterable[int]) -> pd.DataFrame:
+def numbers(repairs: Sequence[Repair], trials: Sequence[Trial], budgets: Sequence[int]) -> pd.DataFrame:
     """A row a model and repair: `world`, `strength`, `seed`, `repair` ("" for none), `labels`, `MEASURES`, `seconds`.
 
     On the balanced test images `effect` is the mean true effect of the cue on the probability of the target, in
@@ -134,7 +136,8 @@ def summary(numbers: pd.DataFrame) -> pd.DataFrame:
     table, rows = numbers.join(changes).assign(models=numbers["strength"].map("strength {:g}".format)), []
     both = pd.concat([table.assign(world="all", models=kinds), table])
     for of, part in both.groupby(["repair", "labels", "world", "models"], sort=False):
-        spans = {name: interval(part[name], bounds=(-1, 1)) for name in (*MEASURES, *changes)}
+        ends = {"effect": (-1, 1)} | dict.fromkeys(MEASURES[1:], (0, 1))  # of changes they are farther
+        spans = {name: interval(part[name], bounds=ends.get(name, (-2, 2))) for name in (*MEASURES, *changes)}
         rows.append([*of, len(part), *spans.values(), part["seconds"].mean()])
     return pd.DataFrame(rows, columns=["repair", "labels", "world", "models", "n", *spans, "seconds"])
 

@@ -53,9 +53,7 @@ def _place(name: str, said: dict[str, Any]) -> _Place:
 
 
 # a transformer trained from nothing does not learn at the rates that the worlds' small convolutional networks take
-_TRAINED: Final[dict[str, dict[str, Any]]] = {
-    "small_vit": {"learning_rate": 3e-3, "batch": 64, "epochs": 6, "precision": "float32"}
-}
+_TRAINED: Final[dict[str, Any]] = {"small_vit": dict(learning_rate=3e-3, batch=64, epochs=6, precision="float32")}
 
 
 class _Places(dict[str, _Place]):
@@ -144,7 +142,7 @@ class Trial(Setup):
     def recipe(self) -> Recipe:
         """The model as the world's own chapters train it."""
         usual = self.place.training
-        usual = replace(usual, **_TRAINED.get(self.architecture or usual.architecture, {}))
+        usual = replace(usual, **_TRAINED.get(self.architecture or "", {}))  # a world's own training is not changed
         config = replace(
             usual, architecture=self.architecture or usual.architecture, epochs=self.epochs or usual.epochs,
             seed=self.seed,

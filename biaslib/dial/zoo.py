@@ -18,7 +18,7 @@ from biaslib.dial.trials import Trial
 from biaslib.errors import refused
 from biaslib.store import files, results
 
-PUBLISHED = files.beside(__file__)[PROTOCOL]  # world -> SHA-256 of models.csv in its zoo
+PUBLISHED = files.beside(__file__).get(PROTOCOL, {})  # world -> SHA-256 of models.csv in its zoo
 
 
 def settings(trial: Trial) -> dict[str, str]:

@@ -95,7 +95,7 @@ def project_out(vectors: np.ndarray, onto: np.ndarray) -> np.ndarray:
     basis, _ = np.linalg.qr(onto.T)
     left = vectors - vectors @ basis @ basis.T
     length, whole = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (left, vectors))
-    if (length < 1e-6 * whole).any():
+    if not (length > 1e-6 * whole).all():
         raise BiaslibError("A direction is a mixture of those that are projected out: leave one of them out.")
     return left / length
 

@@ -1,6 +1,7 @@
 """Maps of a vision transformer: how much of their mass lies on the cue.
 
-For transformers of timm alone; a network without blocks of attention has no such map and is a `BiaslibError`.
+For worlds whose models answer one question, and for transformers of timm alone; a network without blocks of attention
+has no such map and is a `BiaslibError`.
 
 * *Mass of attention rollout on the cue*: `attribution.attention_rollout` (Abnar and Zuidema 2020). It knows no target.
 * *Mass of LeGrad on the cue*: Bousselham et al. 2024 (arXiv 2404.03214), of the network's answer. For each block, the

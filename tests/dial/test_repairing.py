@@ -34,6 +34,14 @@ def entered(*files):
     return entries.read([*files], what="repair")
 
 
+def test_a_decorator_of_another_module_is_not_the_repairs_source(tmp_path):
+    file = tmp_path / "mine.py"
+    head = "import torch\n\nfrom biaslib import dial\n\n\n@dial.repair(name='Mine', labels=0)\n"
+    file.write_text(head + "@torch.no_grad()\ndef mine(case):\n    return case.network\n")
+    (repair,) = entered(file)
+    assert repair.file == str(file.resolve())
+
+
 def test_without_a_repair_it_is_the_dials_own_effect():
     case, row = measured([BIASED])[0], outcome(BIASED, Repair())
     assert row["effect"] == pytest.approx(case.effect.mean(), abs=1e-6)
