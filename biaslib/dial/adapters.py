@@ -12,12 +12,12 @@ import torch
 
 from biaslib import models, training
 from biaslib.attribution._models import batches
-from biaslib.dial.entries import Seen, _Function
-from biaslib.dial.measuring import _answered
+from biaslib.dial.entries import Function, Seen
+from biaslib.dial.measuring import answered_output
 from biaslib.metrics import relevance_mass_accuracy, upsample_maps
 
 
-def captum(method: Any, /, *, region: str = "cue", score: Any = relevance_mass_accuracy, **options: Any) -> _Function:
+def captum(method: Any, /, *, region: str = "cue", score: Any = relevance_mass_accuracy, **options: Any) -> Function:
     """The `score` in a region of the answer's attribution by a class of captum.attr; `options` go to its `attribute`.
 
     `method` may be any function that makes such an object of the network, whose `last_map` is a layer. Relevance is the
@@ -31,7 +31,7 @@ def captum(method: Any, /, *, region: str = "cue", score: Any = relevance_mass_a
     return lambda case: score(_maps(case, relevance), case.mask(region))
 
 
-def grad_cam(cam: Any, *, region: str = "cue", score: Any = relevance_mass_accuracy, at: str = "last_map") -> _Function:
+def grad_cam(cam: Any, *, region: str = "cue", score: Any = relevance_mass_accuracy, at: str = "last_map") -> Function:
     """Likewise of what a class of pytorch_grad_cam finds relevant in one layer, `at` a path in the network."""
 
     def relevance(network: Any, pixels: torch.Tensor, answers: torch.Tensor) -> np.ndarray:
@@ -45,7 +45,7 @@ def grad_cam(cam: Any, *, region: str = "cue", score: Any = relevance_mass_accur
     return lambda case: score(_maps(case, relevance), case.mask(region))
 
 
-def quantus(metric: Any, /, *, region: str = "", **options: Any) -> _Function:
+def quantus(metric: Any, /, *, region: str = "", **options: Any) -> Function:
     """The number an image of a metric object of Quantus for Grad-CAM, enlarged; with masks, if a region is named."""
 
     def value(case: Seen) -> np.ndarray:
@@ -56,14 +56,14 @@ def quantus(metric: Any, /, *, region: str = "", **options: Any) -> _Function:
             own: dict[str, Any] = {"channel_first": True, "device": str(models.device()), "a_batch": maps[rows, None]}
             own |= {"s_batch": masks[rows, None]} if region else {}
             pixels = models.to_tensor(case.pictures[rows], model=case.network)
-            answers = _answered(case._case.trial.world, training.predict(case.network, pixels))
+            answers = answered_output(case._case.trial.world, training.predict(case.network, pixels))
             values[rows] = metric(case.network, pixels.numpy(), answers, **own, **options)
         return values
 
     return value
 
 
-def fairlearn(metric: Any, *, how: str = "difference") -> _Function:
+def fairlearn(metric: Any, *, how: str = "difference") -> Function:
     """What a function gives that takes `sensitive_features`, which are the cue; `how` is asked of a `MetricFrame`."""
 
     def value(case: Seen) -> float:
@@ -80,6 +80,6 @@ def _maps(case: Seen, relevance: Any) -> np.ndarray:
     network.forward_features = lambda pixels: network.last_map(features(pixels))
     for module in network.modules():
         module.inplace = False  # a hook would see what was written over
-    answers = torch.from_numpy(_answered(case._case.trial.world, training.predict(network, case.pictures)))
+    answers = torch.from_numpy(answered_output(case._case.trial.world, training.predict(network, case.pictures)))
     found = [relevance(network, *each) for each in batches(network, case.pictures, answers, batch=32)]
     return upsample_maps(np.concatenate(found), *case.pictures.shape[1:3])

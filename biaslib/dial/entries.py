@@ -29,7 +29,7 @@ TIERS: Final = (
     ("labels of the training images", ("train",)),
 )
 _TIER_OF: Final = {name: tier for tier, (_, names) in enumerate(TIERS) for name in names}
-_Function = Callable[["Seen"], Any]
+Function = Callable[["Seen"], Any]
 entered: list[Any] = []  # by the files that are being read: metrics, or repairs
 
 
@@ -77,7 +77,7 @@ class Entry:
     tier: int
     side: Side
     passes: float
-    function: _Function
+    function: Function
     seconds: list[float] = field(default_factory=list)  # that it took for each model it was asked about
 
     def of(self, case: Case, references: Sequence[Case] = ()) -> np.ndarray:
@@ -108,7 +108,7 @@ class Entry:
         return Metric(self.name, f"tier {self.tier}", "", self.side, TIERS[self.tier][0], self.passes, value)
 
 
-def metric(*, name: str, tier: int, side: Side, passes: float = 1.0) -> Callable[[_Function], _Function]:
+def metric(*, name: str, tier: int, side: Side, passes: float = 1.0) -> Callable[[Function], Function]:
     """Enters a function of a case (`Seen`) that gives a model's number, or a number for each test image, (N,).
 
     Args:
@@ -122,7 +122,7 @@ def metric(*, name: str, tier: int, side: Side, passes: float = 1.0) -> Callable
     check_number("tier", tier, 0, len(TIERS) - 1, whole=True)
     check_known("side", side, get_args(Side))
 
-    def enter(function: _Function) -> _Function:
+    def enter(function: Function) -> Function:
         entered.append(Entry(str(name), int(tier), side, float(passes), function))
         return function
 

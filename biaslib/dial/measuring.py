@@ -173,7 +173,7 @@ def _maps(trial: Trial, model: nn.Module, images: np.ndarray) -> _Arrays:
         asked = np.array([outputs.index(name) for name in own.values()])
         cams = attribution.grad_cam(model, pixels, asked, absolute=True).numpy()
         return {name: cams[:, place] for place, name in enumerate(own)}
-    answered = _answered(trial.world, training.predict(model, images))
+    answered = answered_output(trial.world, training.predict(model, images))
     maps = {"target": attribution.grad_cam(model, pixels, answered[:, None])[:, 0].numpy()}
     if outputs:
         cue = np.array([outputs.index(world.cue)])
@@ -181,7 +181,7 @@ def _maps(trial: Trial, model: nn.Module, images: np.ndarray) -> _Arrays:
     return maps
 
 
-def _answered(world: str, logits: np.ndarray) -> np.ndarray:
+def answered_output(world: str, logits: np.ndarray) -> np.ndarray:
     """(N,) the output that the answer is."""
     place = PLACES[world]
     if place.outputs and not place.objective:
@@ -193,7 +193,7 @@ def _answered(world: str, logits: np.ndarray) -> np.ndarray:
 def _explained(trial: Trial, model: nn.Module, cams: np.ndarray, explained: Samples) -> _Arrays:
     """Maps (explained, h, w) by all methods that are tried in this world, and the null maps; of the answer."""
     pixels = models.to_tensor(explained.images, model=model)
-    answered = _answered(trial.world, training.predict(model, explained.images))[:, None]
+    answered = answered_output(trial.world, training.predict(model, explained.images))[:, None]
     made = {"Grad-CAM": cams[: trial.explained]}
     if trial.world in _ALL_METHODS_IN and trial.architecture not in _GRAD_CAM_ALONE:
         others = {name: method for name, method in attribution.METHODS.items() if name not in made}
@@ -243,7 +243,7 @@ def _localisation(
         if trial.world == "pets" and name not in NULL_MAPS:
             rows = trial.truth(balanced(trial))[: trial.explained]
             region = max(1, round(_REGION * trial.data.size / 64))
-            answered = _answered(trial.world, training.predict(model, explained.images))
+            answered = answered_output(trial.world, training.predict(model, explained.images))
             curves = metrics.perturbation_curves(
                 lambda images: np.asarray(softmax(training.predict(model, images), axis=1)),
                 explained.images[rows], fine[rows], answered[rows], steps=_STEPS, region=region,

@@ -19,7 +19,7 @@ from biaslib.errors import BiaslibError, PageError
 
 # Only typer is imported here: torch and the libraries of the book take seconds, and `--help` should not.
 _SHOWN, _INTERRUPTED = 10, 130  # the second is what typer makes of Ctrl-C
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True, "pretty_exceptions_enable": False}
 # the kinds of values in the table
 _KINDS: dict[str, Any] = {"path": Path, "text": str, "texts": list[str], "flag": bool, "number": float, "count": int}
@@ -46,7 +46,7 @@ for _of, _name in ((_store_app, "store"), (_data_app, "data"), (_capstone, "caps
 
 
 def _as_in_the_table(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options that `cli.toml` has under its name."""
+    """A command with the options that `options.toml` has under its name."""
     options = []
     for name, (kind, text, *more) in _TABLE["options"][command.__name__.lstrip("_")].items():
         said = {"show_default": False, "help": text} | dict(*more)
