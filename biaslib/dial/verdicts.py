@@ -120,11 +120,8 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
 
 @stored("dial-redrawn")
 def _redraw(trials: tuple[Trial, ...], name: str, sizes: tuple[int, ...], draws: int, seed: int) -> np.ndarray:
-    return _redrawn(_measured_once(trials), METRICS[name], sizes, draws, seed)
-
-
-def _redrawn(cases: Sequence[Case], metric: Metric, sizes: tuple[int, ...], draws: int, seed: int) -> np.ndarray:
     """(sizes, draws, models) of one metric on redrawn test images; NaN where it is undefined."""
+    cases, metric = _measured_once(trials), METRICS[name]
     rng, total = np.random.default_rng(seed), len(cases[0].truth)
     drawn = [[rng.integers(total, size=size) for _ in range(draws)] for size in sizes]
     return np.array([[[metric.value(case, rows) for case in cases] for rows in of_size] for of_size in drawn])
