@@ -8,7 +8,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import jinja2
 import numpy as np
 import pandas as pd
 
@@ -31,7 +30,7 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         parts = [(one, f"-target-{at}" if audit.further else "") for at, (_, one) in enumerate(audit.parts(), start=1)]
         shown = [{name: piece.html for name, piece in pieces(one, mark).items()} for one, mark in parts]
-    shipped = _templates(autoescape=True)
+    shipped = theme.templates("audit", autoescape=True)
     shipped.filters["percent"] = lambda value: printed(value, ".1%")
     return shipped.get_template("report.html.j2").render(
         audit=audit, parts=list(zip(parts, shown, strict=True)), overview=_overview, words=_words(audit),
@@ -41,7 +40,7 @@ def page(audit: Audit) -> str:
 
 def cards(audit: Audit) -> dict[str, str]:
     """The model card and the annex by their files' names, in Markdown that no name or label can add to."""
-    shipped = _templates(finalize=_escaped, keep_trailing_newline=True)
+    shipped = theme.templates("audit", finalize=_escaped, keep_trailing_newline=True)
     shipped.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
     shown = {"audit": audit, "number": printed, "p_value": p_value}
     return {name: shipped.get_template(f"{name}.j2").render(shown) for name in CARDS}
@@ -193,12 +192,6 @@ def _paired(frame: pd.DataFrame) -> pd.DataFrame:
 def _plain(text: str) -> str:
     """A text that matplotlib takes as it is: dollars would start a formula."""
     return text.replace("$", r"\$")
-
-
-def _templates(**options: Any) -> jinja2.Environment:
-    """What is beside this module; a name that an audit does not have is an error."""
-    loader, strict = jinja2.PackageLoader("biaslib", "audit"), jinja2.StrictUndefined
-    return jinja2.Environment(loader=loader, undefined=strict, trim_blocks=True, lstrip_blocks=True, **options)
 
 
 def _escaped(value: Any) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import jinja2
 import numpy as np
 import pandas as pd
 import safetensors.torch
@@ -24,6 +23,7 @@ from biaslib.chapters.blind_audit import CANDIDATES
 from biaslib.dial.catalogue import METRICS
 from biaslib.dial.trials import PLACES
 from biaslib.errors import BiaslibError, check_number, refused
+from biaslib.figures import theme
 from biaslib.recipes import Drawn, Recipe
 from biaslib.statistics import kendall
 from biaslib.statistics.detection import winkler
@@ -36,7 +36,7 @@ IMAGES: Final = 2000  # that a model is trained on
 # small batches are many steps; mirrored, nothing could be told from the way a thing faces
 TRAINING: Final = TrainingConfig(batch=16, augmentation=())
 WEIGHTS: Final = ("model.safetensors", "reference_1.safetensors", "reference_2.safetensors")  # of a team's models
-_TEMPLATES: Final = jinja2.Environment(loader=jinja2.PackageLoader("biaslib.book", "course"), trim_blocks=True)
+_TEMPLATES: Final = theme.templates("book/course")
 _CALM = 0.25  # chance of a model that is trained without bias
 _TIED = 3  # suspects at most that are tied to the target for one of the others
 _STRENGTHS = (0.5, 1.0)  # with which they are
