@@ -5,11 +5,8 @@ directions (A, latent) of length 1, and `predict` is a classifier: uint8 images 
 (M, T). A generator is one of ours, in evaluation mode, or any other `Generator`.
 """
 
-import pkgutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,7 +18,7 @@ from biaslib.errors import BiaslibError, check_number, reason, refused
 from biaslib.gan.networks import GeneratorNetwork
 from biaslib.gan.training import as_pixels
 from biaslib.statistics import Interval, interval
-from biaslib.store.files import beside
+from biaslib.store.files import beside, named
 
 _Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -55,10 +52,8 @@ def opened(name: str) -> Generator:
 
     A `BiaslibError` is raised where it cannot be imported from the working directory or is no `Generator`.
     """
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
     try:
-        found = pkgutil.resolve_name(name)
+        found = named(name)
         found = found() if isinstance(found, type) or not isinstance(found, Generator) else found
     except Exception as error:  # it is the user's own code
         raise BiaslibError(f"{name} does not give a generator ({reason(error)}): give module:object.") from error
