@@ -28,6 +28,7 @@ _PLACE: Final = ["world", "architecture"]
 _MODEL: Final = [*_PLACE, "strength", "seed", "effect"]
 _AUDIT: Final = [*_PLACE, "metric", "images", "models"]
 _FEWER: Final = 20  # how many times fewer draws amplification gets, which is slow
+_measured_once: Final = functools.lru_cache(maxsize=1)(measured)  # the models of one place, which its metrics share
 
 
 def numbers(cases: Sequence[Case], further: Sequence[Metric] = (), *, images: int | None = None) -> pd.DataFrame:
@@ -216,12 +217,6 @@ def _with_risk_scores(table: pd.DataFrame, further: Sequence[Metric] = ()) -> pd
 
 def _place(trial: Trial) -> tuple[str, str]:
     return trial.world, trial.architecture or trial.place.training.architecture
-
-
-@functools.lru_cache(maxsize=1)
-def _measured_once(trials: tuple[Trial, ...]) -> list[Case]:
-    """The models of one place, which its metrics share."""
-    return measured(trials)
 
 
 def _distance(score: float, reference: np.ndarray) -> float:
