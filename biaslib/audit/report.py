@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Container, Mapping
 from dataclasses import astuple
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from biaslib.statistics import Interval
 from biaslib.store.files import beside
 
 _MARKS = re.compile(r"[\\`*_{}<>|~$&#]|\[(?![-−\d])|\](?=[(\[:])")
-_SHIPPED = resources.files("biaslib.audit")
 
 
 def page(audit: Audit) -> str:
@@ -211,5 +210,4 @@ def _words(audit: Audit) -> dict[str, dict[str, str]]:
 
 @cache
 def _recorded(name: str) -> pd.DataFrame:
-    with _SHIPPED.joinpath(f"{name}.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file)
+    return pd.read_csv(Path(__file__).with_name(f"{name}.csv"))
