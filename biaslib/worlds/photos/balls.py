@@ -98,18 +98,13 @@ def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = No
 
 
 def insert_balls(
-    samples: Samples,
-    where: Sequence[bool] | np.ndarray,
-    *,
-    beside: str = "animal",
-    seed: int = 0,
-    radius: tuple[float, float] = RADIUS,
+    samples: Samples, where: Sequence[bool] | np.ndarray, *, beside: str = "animal", seed: int = 0
 ) -> Samples:
     """Photos of your own with a ball beside some of the objects, in the plainest corner of each that is free.
 
     The photos are square, with a mask `beside` of the object, which no ball touches (`masks_of_boxes` makes masks from
     boxes); `where`, (N,) bool, says which get a ball. The same seed puts the same ball in the same photo, whichever
-    others get one; `radius` as in `plain_corners`.
+    others get one.
 
     Returned are the photos in their order, those without a ball unchanged; a further label `ball`, further masks `ball`
     (exact; empty where there is none) and `background` (neither object nor ball). A `BiaslibError` is raised where the
@@ -122,7 +117,7 @@ def insert_balls(
         known = ", ".join(samples.masks) or "no masks at all"
         raise refused("no mask beside a ball", beside=beside, known=known)
     object_ = np.asarray(samples.masks[beside])
-    table = plain_corners(samples.images, occupied=object_, seed=seed, radius=radius)
+    table = plain_corners(samples.images, occupied=object_, seed=seed)
     stuck = np.flatnonzero(where & table["ball_x"].isna())
     if len(stuck):
         rows = ", ".join(map(str, stuck[:5])) + ", ..." * (len(stuck) > 5)
