@@ -129,8 +129,8 @@ def _backwards(logits: torch.Tensor, start: torch.Tensor, pixels: torch.Tensor, 
 def _merged(model: nn.Module, pixels: torch.Tensor) -> tuple[nn.Module, torch.Tensor]:
     """A copy with every batch normalisation merged into the convolution before it; the logits."""
     kinds = _kinds()
-    handled = (kinds.AvgPool, kinds.BatchNorm, kinds.Linear, kinds.MaxPool)
-    handled += (nn.Identity, nn.Sequential, nn.Flatten, nn.Dropout, nn.Dropout2d)
+    plain = (nn.Identity, nn.Sequential, nn.Flatten, nn.Dropout, nn.Dropout2d)
+    handled = (kinds.AvgPool, kinds.BatchNorm, kinds.Linear, kinds.MaxPool, *plain)
     for name, module in model.named_modules():
         known = isinstance(module, handled) or _is_activation(module) or next(module.children(), None) is not None
         if not known or isinstance(module, nn.MultiheadAttention):
