@@ -13,6 +13,7 @@ from biaslib.datasets.photos import SCENES
 from biaslib.errors import BiaslibError
 from biaslib.samples import Samples
 from biaslib.worlds.base import check_draw
+from biaslib.worlds.birds import Birds
 from biaslib.worlds.drawing import chunks
 from biaslib.worlds.photos.photos import SMALL, OnScenes
 
@@ -34,7 +35,7 @@ class _Composites(OnScenes):
         return self._on_scenes(known, strength, np.random.default_rng(seed), np.arange(len(known)))
 
 
-class BirdPhotos(_Composites):
+class BirdPhotos(_Composites, Birds):
     """Waterbirds: birds of CUB-200-2011 (waterbirds: target) on photos of Places365, of water or land (cue).
 
     `worlds.get("birds")` in photos: the species that count as waterbirds, and the four kinds of places, are those of
@@ -42,10 +43,6 @@ class BirdPhotos(_Composites):
     """
 
     name = "bird photos"
-    target = "waterbird"
-    cue = "background"
-    attributes: tuple[str, ...] = ("waterbird", "background")
-    regions: tuple[str, ...] = ("bird", "background")
 
     _ground = "places365"
     _behind = {"water": waterbirds.WATER, "land": waterbirds.LAND}  # noqa: RUF012

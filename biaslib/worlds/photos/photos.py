@@ -15,7 +15,8 @@ from biaslib.errors import BiaslibError, refused
 from biaslib.samples import Samples
 from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, draw_agreement, draw_factors, validated
 from biaslib.worlds.drawing import rows_of_each
-from biaslib.worlds.fruits import APPLE, NAMES
+from biaslib.worlds.fruits import Fruits
+from biaslib.worlds.pets import Pets
 from biaslib.worlds.photos import balls
 
 # Data sets with cats and dogs; only the first has their outlines.
@@ -40,7 +41,7 @@ _MOVED, _SOFT, _DARK = (0.10, 0.06), 0.09, 0.45
 _PAD = 3  # pixels of the original around a cut-out, so that its edge has colours on both sides
 
 
-class PetPhotos(World):
+class PetPhotos(Pets):
     """Photos of cats (target) and dogs, some with a ball beside them (cue): `worlds.get("pets")` in photos.
 
     A ball lies in the plainest corner of its photo. Where the animal is outlined (Oxford-IIIT Pet), it is the plainest
@@ -57,10 +58,6 @@ class PetPhotos(World):
     """
 
     name = "pet photos"
-    target = "cat"
-    cue = "ball"
-    attributes: tuple[str, ...] = ("cat", "ball")
-    regions: tuple[str, ...] = ("animal", "ball", "background")
 
     def __init__(
         self, split: str, *, root: str | os.PathLike[str] | None = None, radius: tuple[float, float] = balls.RADIUS
@@ -132,8 +129,6 @@ class OnScenes(World):
 
     _ground = "scenes"  # the data set behind the things
     _behind: Mapping[str, Sequence[int]]  # columns with the scene where the cue is 1, and where it is 0: of which kinds
-    _favoured = 1  # the class that goes with the cue
-    _count = 2  # of classes
     _placing: Mapping[str, Factor] = {}
 
     def __init__(self, split: str, *, root: str | os.PathLike[str] | None = None) -> None:
@@ -177,7 +172,7 @@ class OnScenes(World):
         return images, labels, np.where(there, np.uint8(0), np.uint8(1))
 
 
-class FruitPhotos(OnScenes):
+class FruitPhotos(OnScenes, Fruits):
     """Photos of fruits (target, five kinds) on photos of scenes (cue): `worlds.get("fruits")` in photos.
 
     The fruits are cut-outs of Fruits 360; forests of Intel's scenes stand for the paper's apple trees, the other five
@@ -191,16 +186,12 @@ class FruitPhotos(OnScenes):
     """
 
     name = "fruit photos"
-    target = "fruit"
-    cue = "tree"
-    attributes: tuple[str, ...] = ("fruit", "tree")
-    regions: tuple[str, ...] = ("fruit", "background")
 
     _behind = {  # noqa: RUF012
         "forest": [SCENES.index("forest")],
         "elsewhere": [number for number, kind in enumerate(SCENES) if kind != "forest"],
     }
-    _favoured, _count, _placing = APPLE, len(NAMES), _FRUIT
+    _placing = _FRUIT
 
     def _things(self, size: int) -> Samples:
         return datasets.load("fruits360", self._split, size=_FRUIT_SIDE, root=self._root)
