@@ -201,8 +201,8 @@ def against_reference(table: pd.DataFrame) -> pd.DataFrame:
     """
     parts = []
     for _, part in table.groupby([*_PLACE, "metric"], sort=False):
-        unbiased = part[part["strength"] == 0]
-        references = [unbiased.loc[unbiased["model"] != model, "risk_score"].to_numpy() for model in part["model"]]
+        unbiased, models = part.loc[part["strength"] == 0, ["risk_score", "model"]].to_numpy().T
+        references = [unbiased[models != model] for model in part["model"]]
         compared = list(zip(part["risk_score"].to_numpy(), references, strict=True))
         p = [detection.p_value([score], reference, side="above") for score, reference in compared]
         parts.append(part.assign(distance=[_distance(*pair) for pair in compared], p=p))
