@@ -34,6 +34,7 @@ from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.datasets import registry
 from biaslib.errors import BiaslibError, PageError
 from biaslib.gan.training import GanConfig, grow
+from biaslib.mitigation.resampling import Resampled
 from biaslib.recipes import Drawn, Loaded, Recipe, Setup
 from biaslib.samples import Samples
 from biaslib.store import Calls, Stored, fingerprint, parallel, results
@@ -170,6 +171,8 @@ def _models(value: Any) -> Iterator[Any]:
 def _images(recipe: Recipe) -> int:
     """How many rows a model is trained on; of photographs at most as many as the split has."""
     kept = getattr(recipe.rows, "kept", None)
+    if isinstance(recipe.rows, Resampled):  # some more, or half of them: to choose these would take longer than a plan
+        kept = getattr(recipe.data, "images", None)
     if recipe.rows is not None and kept is None and not isinstance(recipe.data, Loaded):
         return len(recipe.rows.chosen(recipe.data.table()))
     split = None

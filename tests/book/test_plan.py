@@ -1,5 +1,6 @@
 """What a run would do is said before it starts, of every page at every scale, and it is what a run then does."""
 
+import dataclasses
 import functools
 import math
 
@@ -9,6 +10,7 @@ from biaslib import recipes
 from biaslib.book import Project, execution, parameters, plan
 from biaslib.chapters import bird_models, face_generators
 from biaslib.errors import BiaslibError
+from biaslib.mitigation.resampling import Resampled
 from biaslib.store import fingerprint, parallel
 from biaslib.training import TrainingConfig
 from tests.book.conftest import NOTEBOOKS, OF_THE_BOOK, ROOT, write_notebook
@@ -143,6 +145,12 @@ def test_what_is_in_the_store_is_not_planned_again(project):
     assert "Trained: 1 models, 1 are in the store." in planned.text()
     each = IMAGES * EPOCHS / TRAINED + IMAGES / DRAWN + plan._EACH_MODEL
     assert planned.seconds()["model"] == pytest.approx(each)
+
+
+def test_a_model_of_resampled_rows_is_counted_with_its_images():
+    recipe = bird_models.recipe(0.8, 0, images=IMAGES, size=32, epochs=EPOCHS)
+    resampled = Resampled(attributes=("waterbird",), group="background")
+    assert plan._images(dataclasses.replace(recipe, rows=resampled)) == plan._images(recipe) == IMAGES
 
 
 def test_missing_data_are_named_with_how_to_get_them(project):
