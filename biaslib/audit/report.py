@@ -152,8 +152,6 @@ def _mistakes(mistakes: Shown, images: np.ndarray, name: str) -> figures.HtmlFig
 
 def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
     """Rows of so many columns: a sheet of few pictures would show them very large."""
-    if row == columns:
-        return values
     blank = np.full((columns - row, *values.shape[1:]), 253 if values.dtype == np.uint8 else 0, values.dtype)
     return np.concatenate([values[:row], blank, values[row:], blank])
 
@@ -195,6 +193,7 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+@cache
 def _templates(**options: Any) -> jinja2.Environment:
     """What is beside this module; a name that an audit does not have is an error."""
     loader, strict = jinja2.PackageLoader("biaslib", "audit"), jinja2.StrictUndefined

@@ -174,6 +174,7 @@ def commit(folder: Path) -> str:
         return "unknown"
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """The versions of Python and of the libraries that the book's numbers depend on."""
     found = {"python": platform.python_version(), **dict.fromkeys(_LIBRARIES, "not installed")}
