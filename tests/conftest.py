@@ -5,7 +5,9 @@ import pytest
 
 from biaslib.store import parallel
 
-OF_THE_SMOKE_BOOK = {f"tests/book/test_{name}.py" for name in ("facts", "notebooks", "pages")}
+# files that share what takes long to make: one process runs them
+TOGETHER = {f"tests/book/test_{name}.py": "the smoke book" for name in ("facts", "notebooks", "pages")}
+TOGETHER |= {f"tests/chapters/papers/test_{name}.py": "the released files" for name in ("attention_iou", "reported")}
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +44,7 @@ def pytest_xdist_make_scheduler(config, log):
     class OneBook(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             file = nodeid.split("::")[0]
-            return "the smoke book" if file in OF_THE_SMOKE_BOOK else file
+            return TOGETHER.get(file, file)
 
     return OneBook(config, log)
 

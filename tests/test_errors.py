@@ -1,6 +1,7 @@
 """The sentences of `errors.toml` and the places that refuse with them."""
 
 import ast
+import functools
 import string
 import tomllib
 from pathlib import Path
@@ -14,13 +15,17 @@ ROOM = Path(biaslib.__file__).parent
 SENTENCES = tomllib.loads((ROOM / "errors.toml").read_text(encoding="utf-8"))
 
 
+@functools.cache
 def calls():
     """The file, the problem and the words of every call of `refused` in the package."""
+    found = []
     for file in sorted(ROOM.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "refused":
                 (problem,) = node.args
-                yield file.relative_to(ROOM).as_posix(), ast.literal_eval(problem), {each.arg for each in node.keywords}
+                words = {each.arg for each in node.keywords}
+                found.append((file.relative_to(ROOM).as_posix(), ast.literal_eval(problem), words))
+    return found
 
 
 def test_every_sentence_has_its_place_and_every_place_its_sentence():

@@ -23,7 +23,7 @@ import pandas as pd
 import safetensors.torch
 
 from biaslib import recipes
-from biaslib.dial import board, zoo
+from biaslib.dial import board
 from biaslib.dial.measuring import balanced
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError, check_known
@@ -97,7 +97,7 @@ def files_of(trials: Sequence[Trial]) -> dict[str, bytes]:
         if name in files:
             raise BiaslibError(f"Two models would be {name}: the submissions ask for different trainings of one model.")
         files[name] = safetensors.torch.save(weights)
-        rows.append({"file": name, "sha256": _sha256(files[name]), **zoo.settings(trial)})
+        rows.append({"file": name, "sha256": _sha256(files[name]), **board.settings(trial)})
     text = io.StringIO()
     writer = csv.DictWriter(text, [*rows[0]], lineterminator="\n")
     writer.writeheader()

@@ -101,6 +101,7 @@ def split(model: Any, pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[tor
     return features, model.forward_head
 
 
+@torch.no_grad()
 def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
     """A copy that computes the same logits in about half the time on a CPU; the model itself where there is none.
 
@@ -109,12 +110,7 @@ def fold_batchnorm(model: nn.Module, pixels: torch.Tensor) -> nn.Module:
     forward pass, and the copy is used only if it gives these images the logits of the model, in evaluation mode.
     """
     pixels = pixels.to(next(model.parameters(), pixels).device)
-    with torch.no_grad():
-        return folded(model, pixels, *normalised_convolutions(model, pixels))
-
-
-def folded(model: nn.Module, pixels: torch.Tensor, pairs: list[tuple[str, str]], expected: torch.Tensor) -> nn.Module:
-    """As `fold_batchnorm`, with what `normalised_convolutions` has seen of these images."""
+    pairs, expected = _normalised_convolutions(model, pixels)
     try:
         copied = copy.deepcopy(model)
         for convolution, name in pairs:
@@ -131,7 +127,7 @@ def folded(model: nn.Module, pixels: torch.Tensor, pairs: list[tuple[str, str]],
     return copied if same else model
 
 
-def normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> tuple[list[tuple[str, str]], torch.Tensor]:
+def _normalised_convolutions(model: nn.Module, pixels: torch.Tensor) -> tuple[list[tuple[str, str]], torch.Tensor]:
     """The names of convolutions and of the normalisations of what they have just put out; and the images' logits."""
     names = {module: name for name, module in model.named_modules()}
     made: dict[nn.Module, list[torch.Tensor]] = {}

@@ -176,26 +176,16 @@ def library_cam(name: str) -> Callable[..., torch.Tensor]:
     return method
 
 
-class _Map(nn.Module):
-    """The first half of a model, as the layer whose output the library looks at."""
+class _Divided(nn.Module):
+    """A model whose last map comes out of a layer of its own, `map`, which the library looks at."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.map = model, nn.Identity()
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return split(self.model, images)[0].detach().requires_grad_()
-
-
-class _Divided(nn.Module):
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.map, self.head = _Map(model), model.forward_head
-        self.channels_last = getattr(model, "output_fmt", "NCHW") == "NHWC"
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        features = self.map(images) * 1  # a head may begin with a change in place
-        return self.head(features.movedim(1, 3) if self.channels_last else features)
+        features, head = split(self.model, images)
+        return head(self.map(features.detach().requires_grad_()) * 1)  # a head may begin with a change in place
 
 
 def _raw(name: str, model: Any, pixels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

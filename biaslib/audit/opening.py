@@ -2,8 +2,6 @@
 
 import json
 import os
-import pkgutil
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -160,10 +158,8 @@ class _Onnx(nn.Module):
 
 
 def _from_function(name: str) -> _Opened:
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
     try:
-        returned = pkgutil.resolve_name(name)()
+        returned = files.named(name)()
     except Exception as error:  # it is the user's own code
         raise refused("function without a model", name=name, reason=reason(error)) from error
     if not isinstance(returned, nn.Module):

@@ -5,10 +5,9 @@ import warnings
 from collections.abc import Container, Mapping
 from dataclasses import astuple
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 import pandas as pd
 
@@ -21,7 +20,6 @@ from biaslib.statistics import Interval
 from biaslib.store.files import beside
 
 _MARKS = re.compile(r"[\\`*_{}<>|~$&#]|\[(?![-−\d])|\](?=[(\[:])")
-_SHIPPED = resources.files("biaslib.audit")
 
 
 def page(audit: Audit) -> str:
@@ -31,7 +29,7 @@ def page(audit: Audit) -> str:
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         parts = [(one, f"-target-{at}" if audit.further else "") for at, (_, one) in enumerate(audit.parts(), start=1)]
         shown = [{name: piece.html for name, piece in pieces(one, mark).items()} for one, mark in parts]
-    shipped = _templates(autoescape=True)
+    shipped = theme.templates("audit", autoescape=True)
     shipped.filters["percent"] = lambda value: printed(value, ".1%")
     return shipped.get_template("report.html.j2").render(
         audit=audit, parts=list(zip(parts, shown, strict=True)), overview=_overview, words=_words(audit),
@@ -41,7 +39,7 @@ def page(audit: Audit) -> str:
 
 def cards(audit: Audit) -> dict[str, str]:
     """The model card and the annex by their files' names, in Markdown that no name or label can add to."""
-    shipped = _templates(finalize=_escaped, keep_trailing_newline=True)
+    shipped = theme.templates("audit", finalize=_escaped, keep_trailing_newline=True)
     shipped.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
     shown = {"audit": audit, "number": printed, "p_value": p_value}
     return {name: shipped.get_template(f"{name}.j2").render(shown) for name in CARDS}
@@ -193,13 +191,6 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-@cache
-def _templates(**options: Any) -> jinja2.Environment:
-    """What is beside this module; a name that an audit does not have is an error."""
-    loader, strict = jinja2.PackageLoader("biaslib", "audit"), jinja2.StrictUndefined
-    return jinja2.Environment(loader=loader, undefined=strict, trim_blocks=True, lstrip_blocks=True, **options)
-
-
 def _escaped(value: Any) -> str:
     safe = hasattr(value, "__html__")  # and Markdown already
     return str(value) if safe else _MARKS.sub(lambda mark: f"\\{mark[0]}", re.sub(r"\s+", " ", str(value)))
@@ -217,5 +208,4 @@ def _words(audit: Audit) -> dict[str, dict[str, str]]:
 
 @cache
 def _recorded(name: str) -> pd.DataFrame:
-    with _SHIPPED.joinpath(f"{name}.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file)
+    return pd.read_csv(Path(__file__).with_name(f"{name}.csv"))

@@ -23,6 +23,8 @@ _IMPORTED = ["ipykernel.kernelapp", "ipykernel.debugger", "matplotlib_inline.bac
 _IMPORTED += ["distributed", "ipywidgets", "sklearn.linear_model", "timm"]
 # how a kernel draws, and that its debugger need not say what it cannot see of Python's own code
 _OF_A_KERNEL = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+# at its end all that was registered is done, but nothing taken apart, which takes each kernel most of a second
+_SERVE = f"import atexit, os; atexit.register(os._exit, 0); from {__name__} import serve; serve()"
 _ONE_AT_A_TIME = threading.Lock()  # the pages of a build begin in threads of one process
 # what a kernel, or the event loop of a Dask client in it, logs has no place on a page
 _QUIET = (
@@ -91,8 +93,7 @@ class _Copy:
 def _server(environment: tuple[tuple[str, str], ...]) -> Any:
     """A process that runs `serve` until this one ends; an interrupt from the keyboard is not for it."""
     server: Any = subprocess.Popen(
-        [sys.executable, "-c", f"from {__name__} import serve; serve()"],
-        env={**os.environ, **dict(environment), **_OF_A_KERNEL},
+        [sys.executable, "-c", _SERVE], env={**os.environ, **dict(environment), **_OF_A_KERNEL},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     atexit.register(server.__exit__, None, None, None)  # closes its input, on which it ends
@@ -121,7 +122,6 @@ def serve() -> None:
             _become(**json.loads(line))
             break
         print(number, flush=True)
-    gc.unfreeze()  # or libraries report as leaked what they find at the end
 
 
 def _become(*, arguments: list[str], environ: dict[str, str], folder: str) -> None:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import nbformat
 import yaml
 from tqdm import tqdm
@@ -112,8 +111,7 @@ def _fragments(project: Project) -> None:
 
 def _filled(template: str, **said: Any) -> str:
     """A template beside this module, with what it speaks of."""
-    loader, strict = jinja2.PackageLoader("biaslib", "book"), jinja2.StrictUndefined
-    environment = jinja2.Environment(loader=loader, undefined=strict, trim_blocks=True, lstrip_blocks=True)
+    environment = theme.templates("book")
     environment.filters["cell"] = lambda value: str(value).replace("|", r"\|")  # a bar would end a table's cell
     return environment.get_template(template).render(said, recorded=recorded).strip()
 

@@ -17,8 +17,7 @@ from biaslib.store import stored
 from biaslib.store.files import beside
 
 # of each world: what a picture shows -> the column of its table that draws it
-_Columns = dict[str, str]
-CANDIDATES: Final[dict[str, _Columns]] = beside(__file__)
+CANDIDATES: Final[dict[str, dict[str, str]]] = beside(__file__)
 SAID_NOTHING: Final = (-0.02, 0.02)  # the effect of a candidate that a guess does not name
 _EDITED: Final = 100  # balanced images that each candidate is put into and taken out of
 

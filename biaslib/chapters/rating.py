@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import jinja2
 import numpy as np
 import pandas as pd
 
 from biaslib import store
 from biaslib.errors import BiaslibError
+from biaslib.figures import theme
 from biaslib.figures.pieces import data_uri
 from biaslib.statistics import Interval, crossed_interval
 from biaslib.statistics.intervals import percentile_ends
@@ -109,8 +109,7 @@ def form(plan: pd.DataFrame, pictures: Mapping[str, np.ndarray], path: Path | st
         # as they are: a browser that enlarges them makes no new edges, so that nobody rates squares
         faces = [data_uri(face) for face in pictures[moved][pair]]
         shown.append((str(trial["asked"]).replace("_", " "), faces[::-1] if trial["swapped"] else faces))
-    loader = jinja2.PackageLoader("biaslib", "chapters")
-    template = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True).get_template("rating.html")
+    template = theme.templates("chapters", autoescape=True).get_template("rating.html")
     with store.replacing(file) as page, store.replacing(file.with_suffix(".key.csv")) as key:
         page.write_text(template.render(shown=shown, answers=_ANSWERS), encoding="utf-8")
         plan.assign(trial=range(1, len(plan) + 1)).to_csv(key, index=False)

@@ -201,18 +201,18 @@ def _seal(secret: str, *, teams: int, out: Path) -> None:
 
     The same secret gives the same folders. Keep it: without it nobody can score them.
     """
-    from biaslib.book.course import sealing
+    from biaslib.book.course import capstone
 
-    print(*sealing.seal(secret, teams=teams, out=out), sep="\n")
+    print(*capstone.seal(secret, teams=teams, out=out), sep="\n")
 
 
 @_capstone.command("score")
 @_as_in_the_table
 def _score(secret: str, **folders: Path) -> None:
     """Compare the teams' forms with the exact effects: up to 60 points. Nothing that was handed in is run."""
-    from biaslib.book.course import scoring
+    from biaslib.book.course import capstone
 
-    print(scoring.score(secret, **folders).round(1).to_string(na_rep="no form"))
+    print(capstone.score(secret, **folders).round(1).to_string(na_rep="no form"))
 
 
 @_store_app.command("ls")

@@ -30,18 +30,14 @@ def load(split: str, *, size: int, root: Path, cropped: bool = False) -> Samples
     dataset = registry.get("celeba")
     table = attributes(root)
     rows = np.flatnonzero(partition(root, len(table)) == pictures.SPLITS.index(split))
-    folder = dataset.require(root / "celeba" / "img_align_celeba")
-    names = set(os.listdir(folder))
-    files = {row: f"{folder}{os.sep}{name}" for row in rows.tolist() if (name := _name(row)) in names}
-    if not files:
-        dataset.require(folder / _name(rows[0]))
-    pictures.warn_of_a_part(dataset, len(files), len(rows), folder, split)
-    named, shape = list(files.values()), (len(files), size, size, 3)
+    folder = root / "celeba" / "img_align_celeba"
+    rows = rows[pictures.are_here(dataset, folder, [_name(row) for row in rows.tolist()], split)]
+    named, shape = [f"{folder}{os.sep}{_name(row)}" for row in rows.tolist()], (len(rows), size, size, 3)
     if cropped:
         images = pictures.once(dataset, "square", named, _square, size, shape=shape, dtype=np.uint8)
     else:
         images = pictures.photos(dataset, named, size=size)
-    return Samples(images=images, labels=table.iloc[list(files)].reset_index(drop=True))
+    return Samples(images=images, labels=table.iloc[rows].reset_index(drop=True))
 
 
 def _square(dataset: registry.Dataset, file: str, size: int) -> np.ndarray:

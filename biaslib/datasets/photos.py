@@ -137,14 +137,9 @@ def _here(dataset: registry.Dataset, split: str, folder: Path) -> pd.DataFrame:
     if not fine:
         raise dataset.damaged(path, "it has lines without a class (1 to 37), a species (1, 2) or a new name")
     table = table[[pictures.part(name, _PET_SPLITS) == split for name in table["image"]]]
-    images = dataset.require(folder / "images")
-    here = {path.stem for path in images.iterdir() if path.suffix == ".jpg"}
-    found = table[table["image"].isin(here)]
-    if not len(found):
-        dataset.require(images / f"{next(iter(table['image']), 'Abyssinian_1')}.jpg")
+    if table.empty:
         raise dataset.damaged(path, f"it lists no picture of {split}")
-    pictures.warn_of_a_part(dataset, len(found), len(table), images, split)
-    return found
+    return table[pictures.are_here(dataset, folder / "images", list(table["image"] + ".jpg"), split)]
 
 
 def _animal(trimap: np.ndarray) -> np.ndarray:

@@ -48,15 +48,20 @@ def of_split(dataset: Dataset, folder: Path, split: str) -> list[Path]:
     return [file for file in files if split in ("test", part(f"{folder.name}/{file.name}", TRAINING_PARTS))]
 
 
-def warn_of_a_part(dataset: Dataset, here: int, all_of_them: int, folder: Path, split: str) -> None:
-    """Says, where it is so, that some pictures of a split are missing."""
-    if here < all_of_them:
+def are_here(dataset: Dataset, folder: Path, names: Sequence[str], split: str) -> np.ndarray:
+    """(n,) bool: which pictures of a split are in a folder; a warning where some are not, an error where none is."""
+    there = set(os.listdir(dataset.require(folder)))
+    here = np.array([name in there for name in names], bool)
+    if not here.any():
+        dataset.require(folder / names[0])
+    if not here.all():
         warnings.warn(
-            f"{dataset.title}: {here:,} of the {all_of_them:,} pictures of {split} are in {folder}; the others are "
+            f"{dataset.title}: {here.sum():,} of the {len(here):,} pictures of {split} are in {folder}; the others are "
             "left out, so its numbers are not those of the whole set.",
             DatasetWarning,
             stacklevel=4,
         )
+    return here
 
 
 def open_picture(file: Path | str) -> Image.Image:

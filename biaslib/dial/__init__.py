@@ -53,13 +53,12 @@ def _run(
     What was trained, or is in a zoo, stays in the store: a second run takes seconds, and a stopped one goes on.
     """
     from biaslib.dial import board, entries
-    from biaslib.dial.zoo import put
 
     read, worlds = entries.read(files), world or ["birds", "pets"]
     asked: dict[str, Any] = {"models": models, "references": references, "images": images, "test_images": test_images}
     asked |= {"architecture": architecture} if architecture else {}  # folders without it are of the usual ones
     trials = board.trials(worlds, **asked)
-    print(f"{put(trials, zoo or ())} of {len(trials)} models are in a zoo")
+    print(f"{board.from_zoo(trials, zoo or ())} of {len(trials)} models are in a zoo")
     rows, numbers = board.run(read, trials)
     print(board.as_text(rows, read))
     if out is not None:

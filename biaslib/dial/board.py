@@ -1,23 +1,32 @@
 """A metric of somebody else beside the book's, on the same models: a row each, with how surely it can be told apart."""
 
+import csv
+import hashlib
 import json
 import math
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import sys
+import zipfile
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import safetensors.torch
 import scipy.stats
 
+from biaslib import recipes
 from biaslib.dial import ranks, verdicts
 from biaslib.dial.catalogue import EXACT, METRICS, NULL, Metric
 from biaslib.dial.entries import TIERS, Entry
 from biaslib.dial.measuring import measured
 from biaslib.dial.trials import Trial, grid
-from biaslib.errors import BiaslibError
+from biaslib.errors import BiaslibError, refused
+from biaslib.recipes import Recipe
 from biaslib.statistics.intervals import percentile_ends
 from biaslib.store import replacing, results
 from biaslib.store.files import beside, sha256
@@ -25,6 +34,8 @@ from biaslib.worlds import is_file
 
 PROTOCOL: Final = "dial-1.0"  # how rows are computed; those of two protocols do not belong into one table
 HELD_OUT: Final = beside(str(Path(__file__).with_name("held_out")))  # worlds by name: the file says of each what
+# world -> SHA-256 of models.csv in its zoo
+PUBLISHED: Final = beside(str(Path(__file__).with_name("zoo"))).get(PROTOCOL, {})
 _NUMBERS: Final = ("power", "low", "high", "smallest effect", "alarms' upper end", "tau", "tau, same strength")
 
 
@@ -44,6 +55,29 @@ def trials(
         test_images=test_images, explained=math.gcd(test_images, 100),  # for the methods that take many passes
         architecture=architecture,
     )  # fmt: skip
+
+
+def settings(trial: Trial) -> dict[str, str]:
+    """What a model was trained with, in words, as models.csv has it beside a file and its SHA-256."""
+    said = {"protocol": PROTOCOL, "targets": trial.recipe.targets} | asdict(trial.data)
+    return {name: str(value) for name, value in (said | asdict(trial.recipe.training)).items()}
+
+
+def from_zoo(trials: Sequence[Trial], places: Sequence[Path] = ()) -> int:
+    """How many of the models a zoo has; those that the store lacks are put there, so that nobody trains them.
+
+    `places` are wheels, or the folders in them; without any, what is installed. A `BiaslibError` is raised where a file
+    is missing, or not what was published for this protocol.
+    """
+    installed = [Path(entry, f"biaslib_zoo_{world}") for entry in sys.path for world in PUBLISHED]
+    asked, found = [(trial.recipe, settings(trial).items()) for trial in trials], set[Recipe]()
+    for place in places or filter(Path.is_dir, installed):
+        for row in csv.DictReader(_of_zoo(place, "models.csv", PUBLISHED.values()).decode().splitlines()):
+            for recipe in [recipe for recipe, said in asked if all(row.get(name, of) == of for name, of in said)]:
+                load = partial(safetensors.torch.load, _of_zoo(place, row["file"], [row["sha256"]]))
+                results.under_key(recipes.train.kind, recipes.train.stored_at(recipe).name, recipe, load)
+                found.add(recipe)
+    return len(found)
 
 
 def run(entries: Sequence[Entry], trials: Sequence[Trial]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -183,3 +217,12 @@ def _shared_ranks(part: pd.DataFrame, powers: Mapping[str, np.ndarray]) -> list[
         else:
             found.append(found[-1])
     return found
+
+
+def _of_zoo(place: Path, name: str, digests: Collection[str]) -> bytes:
+    """What a file of a zoo holds, whose SHA-256 has to be one of these."""
+    with suppress(Exception):  # whatever a damaged wheel raises
+        folder = zipfile.Path(place, place.name.partition("-")[0] + "/") if place.suffix == ".whl" else place
+        if hashlib.sha256(data := (folder / name).read_bytes()).hexdigest() in digests:
+            return data
+    raise refused("file that is not the zoo's", file=place / name, protocol=PROTOCOL)

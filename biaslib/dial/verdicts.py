@@ -28,6 +28,7 @@ _PLACE: Final = ["world", "architecture"]
 _MODEL: Final = [*_PLACE, "strength", "seed", "effect"]
 _AUDIT: Final = [*_PLACE, "metric", "images", "models"]
 _FEWER: Final = 20  # how many times fewer draws amplification gets, which is slow
+_measured_once: Final = functools.lru_cache(maxsize=1)(measured)  # the models of one place, which its metrics share
 
 
 def numbers(cases: Sequence[Case], further: Sequence[Metric] = (), *, images: int | None = None) -> pd.DataFrame:
@@ -120,11 +121,8 @@ def powers(trials: Sequence[Trial], *, draws: int = 200, seed: int = 0) -> pd.Da
 
 @stored("dial-redrawn")
 def _redraw(trials: tuple[Trial, ...], name: str, sizes: tuple[int, ...], draws: int, seed: int) -> np.ndarray:
-    return _redrawn(_measured_once(trials), METRICS[name], sizes, draws, seed)
-
-
-def _redrawn(cases: Sequence[Case], metric: Metric, sizes: tuple[int, ...], draws: int, seed: int) -> np.ndarray:
     """(sizes, draws, models) of one metric on redrawn test images; NaN where it is undefined."""
+    cases, metric = _measured_once(trials), METRICS[name]
     rng, total = np.random.default_rng(seed), len(cases[0].truth)
     drawn = [[rng.integers(total, size=size) for _ in range(draws)] for size in sizes]
     return np.array([[[metric.value(case, rows) for case in cases] for rows in of_size] for of_size in drawn])
@@ -203,8 +201,8 @@ def against_reference(table: pd.DataFrame) -> pd.DataFrame:
     """
     parts = []
     for _, part in table.groupby([*_PLACE, "metric"], sort=False):
-        unbiased = part[part["strength"] == 0]
-        references = [unbiased.loc[unbiased["model"] != model, "risk_score"].to_numpy() for model in part["model"]]
+        unbiased, models = part.loc[part["strength"] == 0, ["risk_score", "model"]].to_numpy().T
+        references = [unbiased[models != model] for model in part["model"]]
         compared = list(zip(part["risk_score"].to_numpy(), references, strict=True))
         p = [detection.p_value([score], reference, side="above") for score, reference in compared]
         parts.append(part.assign(distance=[_distance(*pair) for pair in compared], p=p))
@@ -219,12 +217,6 @@ def _with_risk_scores(table: pd.DataFrame, further: Sequence[Metric] = ()) -> pd
 
 def _place(trial: Trial) -> tuple[str, str]:
     return trial.world, trial.architecture or trial.place.training.architecture
-
-
-@functools.lru_cache(maxsize=1)
-def _measured_once(trials: tuple[Trial, ...]) -> list[Case]:
-    """The models of one place, which its metrics share."""
-    return measured(trials)
 
 
 def _distance(score: float, reference: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,15 @@ from scipy.optimize import isotonic_regression
 from biaslib.errors import BiaslibError
 from biaslib.store.files import beside
 
-TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("biaslib", "figures"), undefined=jinja2.StrictUndefined, trim_blocks=True,
-)  # fmt: skip
+
+@cache
+def templates(room: str, **options: Any) -> jinja2.Environment:
+    """The templates beside the modules of a room; a name that one of them is not given is an error."""
+    loader, strict = jinja2.PackageLoader("biaslib", room), jinja2.StrictUndefined
+    return jinja2.Environment(loader=loader, undefined=strict, trim_blocks=True, lstrip_blocks=True, **options)
+
+
+TEMPLATES = templates("figures")
 TEMPLATES.filters["escaped"] = lambda value: html.escape(str(value))
 _PALETTE = beside(__file__)
 COLOURS, LABEL_COLOURS, _DARK_LABELS = ({name: str(of[i]) for name, of in _PALETTE["hues"].items()} for i in range(3))

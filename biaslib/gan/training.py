@@ -2,7 +2,6 @@
 
 import copy
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -237,7 +236,7 @@ def _slopes(critic: _Answers, images: torch.Tensor) -> torch.Tensor:
 
 
 def _bar(done: int, total: int, doing: str, unit: str = "it") -> Any:
-    return trange(done, total, initial=done, total=total, desc=doing, disable=not sys.stderr.isatty(), unit=unit)
+    return trange(done, total, initial=done, total=total, desc=doing, disable=None, unit=unit)
 
 
 def _check_images(images: Any, config: GanConfig) -> None:

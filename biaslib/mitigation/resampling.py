@@ -83,9 +83,7 @@ def data_repair(attributes: np.ndarray, groups: np.ndarray, *, size: int, seed: 
     place = np.lexsort([rng.permutation(len(kinds)), kinds[:, 0]])
     kinds, kind = kinds[place], np.argsort(place)[kind.ravel()]
     left_out = _leave_out(kinds[:, 1:].astype(np.float64), kinds[:, 0], np.bincount(kind), len(groups) - size)
-    rank = np.empty_like(kind)  # of a row among those of its kind
-    order = np.argsort(kind, kind="stable")
-    rank[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order])
+    rank = pd.Series(kind).groupby(kind).cumcount().to_numpy()  # of a row among those of its kind
     return np.sort(mixed[rank >= left_out[kind]])
 
 

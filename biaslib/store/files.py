@@ -5,6 +5,7 @@ import errno
 import functools
 import hashlib
 import os
+import pkgutil
 import shutil
 import sys
 import tempfile
@@ -188,6 +189,13 @@ def module_of(file: Path) -> ModuleType:
     except Exception as error:  # whatever the file's own code raises
         raise refused("file that cannot be run", file=file, kind=type(error).__name__, why=reason(error)) from error
     return module
+
+
+def named(name: str) -> Any:
+    """What `module:object` names, found from the current folder, too; importing it runs its maker's code."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    return pkgutil.resolve_name(name)
 
 
 def beside(module: str) -> dict[str, Any]:

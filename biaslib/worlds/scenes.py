@@ -37,9 +37,7 @@ class _Association:
 
 _LOOKS = beside(__file__)
 # The whole structure of the world; `pd.DataFrame(ASSOCIATIONS)` shows it. The first set is the cue.
-ASSOCIATIONS: tuple[_Association, ...] = tuple(
-    _Association(**of | {"objects": tuple(of["objects"]), "rates": tuple(of["rates"])}) for of in _LOOKS.associations
-)
+ASSOCIATIONS: tuple[_Association, ...] = tuple(_Association(**of) for of in _LOOKS.associations)
 OBJECTS: tuple[str, ...] = tuple(name for association in ASSOCIATIONS for name in association.objects)
 _MAKERS = 3
 (_NUISANCES,) = factors_of(_LOOKS.columns)

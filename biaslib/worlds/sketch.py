@@ -1,14 +1,13 @@
 """What is drawn on: a sketch of one thing that is laid on a picture, a surface seen from afar, a sheet with a face."""
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from biaslib.store import files
 from biaslib.worlds import drawing
 from biaslib.worlds.drawing import Field, Frame, Number, column, coverage, grid, paint, rgb, rows_of_each, uniform
 
@@ -19,7 +18,7 @@ _SHADOW, _SOFT, _DARK = 0.018, 0.026, 0.52
 
 def beside(module: str) -> SimpleNamespace:
     """The colours and other numbers in the TOML file that lies beside a module, given its `__file__`."""
-    return SimpleNamespace(**tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8")))
+    return SimpleNamespace(**files.beside(module))
 
 
 class Place(NamedTuple):

@@ -140,8 +140,6 @@ def test_by_hand() -> None:
         (vgg_like, lambda _: SequentialMergeBatchNorm(), 16),
         (mobilenet_like, lambda _: SequentialMergeBatchNorm(), 16),
         (lambda: shaken(resnet18(num_classes=3)), lambda _: ResNetCanonizer(), 40),
-        (lambda: lively("mobilenetv1_100"), merged, 40),
-        (lambda: lively("efficientnet_b0"), merged, 40),
     ],
 )
 def test_equals_zennit(build: Any, canonizer: Any, size: int, eps: float) -> None:
@@ -150,6 +148,12 @@ def test_equals_zennit(build: Any, canonizer: Any, size: int, eps: float) -> Non
     ours = relevance(model, images, 1, eps, scaled=True, batch=1)
     theirs = by_zennit(model, images, 1, eps, [canonizer(model), AttributeCanonizer(timm_blocks)])
     assert_close(ours, (theirs / theirs.abs().amax((1, 2, 3), keepdim=True)).float(), 1e-3)
+
+
+@pytest.mark.parametrize("eps", [pytest.param(1e-6, marks=pytest.mark.slow), 10.0])
+@pytest.mark.parametrize("architecture", ["mobilenetv1_100", "efficientnet_b0"])
+def test_equals_zennit_for_the_papers_networks(architecture: str, eps: float) -> None:
+    test_equals_zennit(lambda: lively(architecture), merged, 40, eps)
 
 
 def test_conserves_relevance_and_equals_gradient_times_input_without_biases() -> None:

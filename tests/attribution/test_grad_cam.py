@@ -1,3 +1,4 @@
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,12 @@ def linear_head(outputs: int = 2) -> nn.Sequential:
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, outputs))
 
 
+@functools.cache
+def built(architecture: str, hidden: int | None = None) -> nn.Module:
+    torch.manual_seed(0)
+    return models.build(architecture, 4, hidden=hidden).eval()
+
+
 def by_definition(model: nn.Module, images: torch.Tensor, targets: Any, absolute: bool) -> torch.Tensor:
     """One backward pass for each target, straight from the formula."""
     forward: Any = model
@@ -119,7 +126,7 @@ def test_by_hand() -> None:
     ],
 )
 def test_equals_the_grad_cam_library(architecture: str, layer: str, hidden: int | None, absolute: bool) -> None:
-    model = models.build(architecture, 4, hidden=hidden).eval()
+    model = built(architecture, hidden)
     images = torch.randn(2, 3, 64, 64)
     raw = []
     with GradCAM(model, [model.get_submodule(layer)]) as library:
@@ -143,7 +150,7 @@ def test_equals_the_grad_cam_library(architecture: str, layer: str, hidden: int 
     ],
 )
 def test_equals_the_definition_whatever_the_head(architecture: str, absolute: bool) -> None:
-    model = models.build(architecture, 4).eval()
+    model = built(architecture)
     images = torch.randn(3, 3, 64, 64)
     assert_close(
         grad_cam(model, images, range(4), absolute=absolute, batch=2),

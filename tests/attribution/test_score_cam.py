@@ -55,8 +55,8 @@ def test_by_hand() -> None:
     ("architecture", "layer", "size"),
     [
         ("small", "features", 64),
-        ("resnet10t", "layer4", 64),
         ("test_efficientnet", "bn2", 96),
+        pytest.param("resnet10t", "layer4", 64, marks=pytest.mark.slow),  # 512 passes, twice
         pytest.param("efficientnet_b0", "bn2", 40, marks=pytest.mark.slow),  # 1280 passes, twice
         pytest.param("mobilenetv1_100", "blocks", 40, marks=pytest.mark.slow),  # 1024 passes, twice
     ],
@@ -72,15 +72,15 @@ def test_equals_the_grad_cam_library(architecture: str, layer: str, size: int) -
 
 def test_channels_with_little_or_no_difference_as_in_the_library() -> None:
     model = lively("small")
-    images = torch.randn(2, 3, 64, 64)
+    images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():  # dead, and the same everywhere but for rounding
         model.features[-1][1].weight[:40] = 0
         model.features[-1][1].bias[:20] = -1
         model.features[-1][1].bias[20:30] = 1
         model.features[-1][0].weight[60:70] *= 1e-9
+    maps = score_cam(model, images, range(4))
     for target in range(4):
-        expected = by_library(model, "features", images, target)
-        assert_close(score_cam(model, images, [target])[:, 0], expected)
+        assert_close(maps[:, target], by_library(model, "features", images, target))
 
 
 def test_the_folded_copy_is_the_same_function() -> None:
@@ -119,7 +119,7 @@ def test_a_layer_that_runs_twice_is_not_folded() -> None:
 
 def test_a_model_that_cannot_be_copied_is_used_itself() -> None:
     model = lively("small")
-    images = torch.randn(1, 3, 64, 64)
+    images = torch.randn(1, 3, 32, 32)
     expected = score_cam(model, images, [0, 1])
     model.last_map = model(images)  # a tensor with a history has no copy
     assert fold_batchnorm(model, images) is model
@@ -149,9 +149,9 @@ def test_a_model_whose_copy_would_say_something_else_is_used_itself() -> None:
 
 def test_batches_and_targets_change_nothing() -> None:
     model = lively("small")
-    images = torch.randn(3, 3, 64, 64)
+    images = torch.randn(3, 3, 32, 32)
     every = score_cam(model, images, range(4), batch=128)
-    assert every.shape == (3, 4, 8, 8)
+    assert every.shape == (3, 4, 4, 4)
     assert_close(score_cam(model, images, range(4), batch=2), every, 1e-5)
     each = np.array([[0, 3], [2, 2], [1, 0]])
     expected = every[torch.arange(3)[:, None], torch.from_numpy(each)]
@@ -161,7 +161,7 @@ def test_batches_and_targets_change_nothing() -> None:
 
 def test_a_constant_added_to_a_logit_changes_nothing() -> None:
     model = lively("small")
-    images = torch.randn(1, 3, 64, 64)
+    images = torch.randn(1, 3, 32, 32)
     before = score_cam(model, images, [0])
     with torch.no_grad():
         model.fc.bias += 7.0
@@ -180,7 +180,7 @@ def test_arrays_pixels_and_gradient_modes() -> None:
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_model_comes_back_as_it_was(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model = trained_halfway()
-    images = torch.randn(2, 3, 64, 64)
+    images = torch.randn(1, 3, 32, 32)
     before = state(model)
     if fails:
         monkeypatch.setattr("torch.nn.functional.interpolate", lambda *_, **__: 1 / 0)

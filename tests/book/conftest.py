@@ -90,8 +90,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted(file.stem for file in (ROOT / "notebooks").glob("*.md"))
 # of each part one or two, all that have no record, and those whose numbers the narrative pages quote
 ONE_OF_A_KIND = (
-    "what_is_bias", "attention_iou", "waterbirds", "faces", "amplification", "mitigation", "mass_and_rank",
-    "sensitivity", "perception", "dial", "leaderboard", "audit", "lab_1",
+    "what_is_bias", "attention_iou", "waterbirds", "faces", "amplification", "mass_and_rank", "perception",
+    "dial", "leaderboard", "audit", "lab_1",
 )  # fmt: skip
 
 

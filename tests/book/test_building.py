@@ -36,22 +36,28 @@ def without_site(monkeypatch):
     monkeypatch.setattr(site, "write", lambda project: project.site / "index.html")
 
 
-def test_build_runs_what_has_changed_drops_what_is_gone_and_leaves_the_rest(project, command, monkeypatch):
+def test_build_runs_what_is_chosen_and_has_changed_drops_what_is_gone_and_leaves_the_rest(
+    project, command, monkeypatch
+):
     monkeypatch.setenv("BIASLIB_CORES", "3")  # all at a time, without the workers that more pages would share
     write_notebook(project, "one", "print(n + 1)")
     write_notebook(project, "two", "print(n + 2)")
     leaving = write_notebook(project, "three", "print(n + 3)")
-    first = command("build")
+    chosen = ["build", "--only", "one", "--only", "three"]
+    first = command(*chosen)
     assert first.returncode == 0, first.stderr
     assert "one: running" in first.stdout
-    assert "two: done" in first.stdout
+    assert "three: done" in first.stdout
+    assert "two: running" not in first.stdout
+    assert "not run yet: two" in first.stdout
+    assert "has not been run" in html(project, "two")
     assert str(project.site / "index.html") in first.stdout
     assert "6\n" in html(project, "three")
 
     made = (project.site / "index.html").stat().st_mtime_ns
     (project.book / "__pycache__").mkdir()
     (project.book / "__pycache__" / "pages.cpython-311.pyc").touch()  # Sphinx compiles what the book imports
-    second = command("build")
+    second = command(*chosen)
     assert second.returncode == 0, second.stderr
     assert "running" not in second.stdout
     assert (project.site / "index.html").stat().st_mtime_ns == made
@@ -61,6 +67,7 @@ def test_build_runs_what_has_changed_drops_what_is_gone_and_leaves_the_rest(proj
     third = command("build")
     assert third.returncode == 0, third.stderr
     assert "two: running" in third.stdout
+    assert "two: done" in third.stdout
     assert "one: running" not in third.stdout
     assert "23\n" in html(project, "two")
     assert "4\n" in html(project, "one")
@@ -83,7 +90,6 @@ def test_other_words_on_a_page_run_the_page_and_no_experiment(project, without_s
 
 
 def test_a_failing_notebook_is_explained_and_leaves_the_old_page(project, command, without_site):
-    write_notebook(project, "good", "print(n)")
     write_notebook(project, "bad", "print('an old result')")
     building.build(project)
     old = executed(project, "bad")
@@ -163,14 +169,8 @@ def is_running(pid):
         return False
 
 
-def test_only_runs_the_named_notebook_and_says_what_is_missing(project, command):
+def test_a_notebook_or_part_that_there_is_not_cannot_be_chosen(project):
     write_notebook(project, "one", "print(n)")
-    write_notebook(project, "two", "print(n)")
-    done = command("build", "--only", "one")
-    assert done.returncode == 0, done.stderr
-    assert "two: running" not in done.stdout
-    assert "not run yet: two" in done.stdout
-    assert "has not been run" in html(project, "two")
     with pytest.raises(BiaslibError, match="no notebook or part 'three'"):
         building.build(project, only=["three"])
 
@@ -190,23 +190,19 @@ def test_a_page_says_at_its_top_which_parameters_are_not_the_books(project, with
     assert "This page was run with" not in executed(project, "one")
 
 
-def test_the_kernel_is_this_interpreter_whatever_is_registered_as_python3(project, tmp_path, monkeypatch):
+def test_the_kernel_is_this_interpreter_and_is_told_of_threads_scheduler_and_folders(project, tmp_path, monkeypatch):
     spec = tmp_path / "home" / "kernels" / "python3"
     spec.mkdir(parents=True)
     (spec / "kernel.json").write_text('{"argv": ["/bin/false"], "display_name": "x", "language": "python"}')
-    monkeypatch.setenv("JUPYTER_PATH", str(spec.parents[1]))
-    write_notebook(project, "one", "import sys\nprint(sys.executable)")
-    execution.run(project, "one", tmp_path / "one.ipynb")
-    assert sys.executable in (tmp_path / "one.ipynb").read_text()
-
-
-def test_threads_scheduler_and_folders_are_handed_on(project, tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_PATH", str(spec.parents[1]))  # whatever is registered as python3
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BIASLIB_DATA", "somewhere")
     names = "OMP_NUM_THREADS", "BIASLIB_SCHEDULER", "BIASLIB_DATA"
-    write_notebook(project, "one", f"import os\nprint(*(os.environ[name] for name in {names}))")
+    cell = f"import os, sys\nprint(sys.executable)\nprint(*(os.environ[name] for name in {names}))"
+    write_notebook(project, "one", cell)
     out = tmp_path / "one.ipynb"
     execution.run(project, "one", out, threads=3, scheduler="tcp://127.0.0.1:1")
+    assert sys.executable in out.read_text()
     assert f"3 tcp://127.0.0.1:1 {tmp_path / 'somewhere'}" in out.read_text()
 
 

@@ -69,7 +69,7 @@ def test_what_an_event_loop_logs_is_on_no_page(project):
 def test_what_begins_kernels_ends_without_a_word():
     """Libraries that were kept from the collector have reported dozens of leaks there, below each `biaslib run`."""
     done = subprocess.run(
-        [sys.executable, "-c", "from biaslib.book.kernels import serve; serve()"],
+        [sys.executable, "-c", kernels._SERVE],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, env=os.environ | kernels._OF_A_KERNEL,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")

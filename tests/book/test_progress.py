@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from biaslib.book import building, site
+from biaslib.book import building, execution, site
 from tests.book.conftest import cli, write_notebook
 
 SLOWLY = """
@@ -20,6 +20,7 @@ def doubled(number):
 
 def test_a_build_begins_with_the_longest_page_and_says_how_far_it_is(project, command, monkeypatch):
     monkeypatch.setattr(site, "write", lambda project: project.site / "index.html")
+    monkeypatch.setattr(execution, "run", lambda *_, **__: {"seconds": 1.0})
     for name in ("one", "two", "three"):
         write_notebook(project, name, "print(n)")
     (project.notebooks / "seconds.yml").write_text("one: 5\ntwo: 60\n")

@@ -30,6 +30,13 @@ TINY = GeneratorSetup(
 )
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BIASLIB_STORE", str(tmp_path_factory.mktemp("trained")))
+        return face_generators.train.compute(TINY)
+
+
 @pytest.fixture
 def book(tmp_path, monkeypatch):
     """A book with one recipe, and nothing kept yet."""
@@ -40,19 +47,19 @@ def book(tmp_path, monkeypatch):
     return here
 
 
-def test_what_is_kept_draws_and_reads_as_what_was_trained(book):
-    whole = face_generators._restored(TINY, face_generators.train.compute(TINY))
+def test_what_is_kept_draws_and_reads_as_what_was_trained(book, trained):
+    whole = face_generators._restored(TINY, trained)
     weights = face_generators.train_for_book("tiny")
     assert face_generators._names() == ["tiny"]
     assert [path.name for path in sorted(weights.parent.iterdir())] == ["tiny.json", "tiny.safetensors"]
-    found, trained = load("tiny"), record("tiny")
+    found, kept = load("tiny"), record("tiny")
     codes = latent_codes(20, 8)
     exact, near = (draw(one.generator, codes) for one in (whole, found))
     assert np.abs(exact.astype(int) - near.astype(int)).mean() < 2
     np.testing.assert_allclose(encoded(found.encoder, exact), encoded(whole.encoder, exact), atol=0.15)
-    assert trained["command"] == "biaslib grow tiny"
-    assert trained["experiment"]["gan"]["images"] == 64
-    assert {"preset", "device", "date", "commit", "seconds"} < set(trained)
+    assert kept["command"] == "biaslib grow tiny"
+    assert kept["experiment"]["gan"]["images"] == 64
+    assert {"preset", "device", "date", "commit", "seconds"} < set(kept)
 
 
 class Killed(BaseException):
@@ -132,8 +139,7 @@ def test_a_training_killed_at_ten_random_moments_ends_with_the_same_weights(book
         assert all(torch.equal(again[name], unbroken[name]) for name in unbroken), moment[0]
 
 
-def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(book, tmp_path, monkeypatch):
-    unbroken = face_generators.train.compute(TINY)
+def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(book, trained, tmp_path, monkeypatch):
     for part in ("generator", "encoder"):
         monkeypatch.setenv("BIASLIB_STORE", str(tmp_path / part))
         kill_while_the_encoder_trains(lambda: face_generators.train.compute(TINY))
@@ -141,7 +147,7 @@ def test_a_damaged_checkpoint_of_either_part_is_said_and_that_part_trained_anew(
         file.write_bytes(flipped(0)(file.read_bytes()))
         with pytest.warns(DamagedCheckpointWarning, match=f"{part}.pt is damaged"):
             again = face_generators.train.compute(TINY)
-        assert all(torch.equal(again[name], unbroken[name]) for name in unbroken)
+        assert all(torch.equal(again[name], trained[name]) for name in trained)
 
 
 def test_the_books_generators_are_there_with_their_records_and_within_four_megabytes():

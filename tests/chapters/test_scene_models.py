@@ -32,7 +32,7 @@ def outcome(n_groups=2, seed=0, **changes):
     return scene_models._outcome(setup, arrays)
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("n_groups", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_training_is_run_and_read_back(n_groups):
     kinds = ["original", "oversampling", "data_repair", "adversarial", "domain_independent"]
     setups = [SceneSetup(training=kind, groups=n_groups, strength=0.3, **TINY) for kind in kinds]

@@ -56,19 +56,26 @@ def test_second_load_decodes_nothing(tmp_path, monkeypatch):
         datasets.load("waterbirds", "val", size=12, root=tmp_path)
 
 
+@pytest.fixture(scope="module")
+def birds(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("birds")
+    layouts.waterbirds(folder)
+    return folder
+
+
 @pytest.mark.parametrize("kind", ["RGB", "L"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_map_is_said_and_decoded_anew(tmp_path, damage, kind):
-    layouts.waterbirds(tmp_path)
-    before = datasets.load("waterbirds", "val", size=64, root=tmp_path)
+@pytest.mark.usefixtures("store_of_the_module")
+def test_a_damaged_map_is_said_and_decoded_anew(birds, damage, kind):
+    before = datasets.load("waterbirds", "val", size=64, root=birds)
     expected = np.array(before.images), np.array(before.masks["bird"])
     (file,) = (store.root() / "decoded").glob(f"*-{kind}-*")
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
     with pytest.warns(store.DamagedEntryWarning, match=f"{file.name} .* again"):
-        after = datasets.load("waterbirds", "val", size=64, root=tmp_path)
+        after = datasets.load("waterbirds", "val", size=64, root=birds)
     np.testing.assert_array_equal(after.images, expected[0])
     np.testing.assert_array_equal(after.masks["bird"], expected[1])
-    again = datasets.load("waterbirds", "val", size=64, root=tmp_path)  # without a warning, which would be an error
+    again = datasets.load("waterbirds", "val", size=64, root=birds)  # without a warning, which would be an error
     np.testing.assert_array_equal(again.images, expected[0])
     assert isinstance(again.images, np.memmap)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from biaslib import cli, recipes, training
-from biaslib.dial import board, zoo
+from biaslib.dial import board
 from biaslib.dial.measuring import measurements
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError
@@ -45,7 +45,7 @@ def wheel(made, tmp_path, monkeypatch):
     with zipfile.ZipFile(copied) as opened:
         table = opened.read("biaslib_zoo_birds/models.csv")
         opened.extractall(tmp_path / "site")
-    monkeypatch.setattr(zoo, "PUBLISHED", {"birds": hashlib.sha256(table).hexdigest()})
+    monkeypatch.setattr(board, "PUBLISHED", {"birds": hashlib.sha256(table).hexdigest()})
     monkeypatch.setattr(training, "fit_with_criterion", lambda *_, **__: pytest.fail("a model was trained"))
     return copied
 
@@ -59,7 +59,7 @@ def test_numbers_are_the_same_to_the_bit_and_nothing_is_trained(made, wheel, tmp
     folder = tmp_path / "site" / "biaslib_zoo_birds"
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder.parent)] if place == "installed" else sys.path)
     assert stored() == [False, False]
-    assert zoo.put(TRIALS, {"wheel": [wheel], "folder": [folder], "installed": []}[place]) == 2
+    assert board.from_zoo(TRIALS, {"wheel": [wheel], "folder": [folder], "installed": []}[place]) == 2
     assert stored() == [True, True]
     for trial, before in zip(TRIALS, made[0], strict=True):
         again = measurements(trial)
@@ -69,27 +69,27 @@ def test_numbers_are_the_same_to_the_bit_and_nothing_is_trained(made, wheel, tmp
 
 
 def test_what_a_zoo_has_not_is_left_to_training(wheel):
-    assert zoo.put([*TRIALS, *OTHERS], [wheel, wheel]) == 2
+    assert board.from_zoo([*TRIALS, *OTHERS], [wheel, wheel]) == 2
     assert not any(recipes.train.stored_at(trial.recipe).exists() for trial in OTHERS)
-    assert zoo.put(OTHERS, [wheel]) == 0
-    assert zoo.put(TRIALS) == 0  # none is installed
+    assert board.from_zoo(OTHERS, [wheel]) == 0
+    assert board.from_zoo(TRIALS) == 0  # none is installed
 
 
 def test_test_images_make_no_other_model(wheel):
-    assert zoo.put([dataclasses.replace(trial, test_images=40) for trial in TRIALS], [wheel]) == 2
+    assert board.from_zoo([dataclasses.replace(trial, test_images=40) for trial in TRIALS], [wheel]) == 2
 
 
 def test_a_setting_that_came_later_is_no_other_model(wheel, monkeypatch):
-    settings = zoo.settings
-    monkeypatch.setattr(zoo, "settings", lambda trial: settings(trial) | {"later": "None"})
-    assert zoo.put(TRIALS, [wheel]) == 2
+    settings = board.settings
+    monkeypatch.setattr(board, "settings", lambda trial: settings(trial) | {"later": "None"})
+    assert board.from_zoo(TRIALS, [wheel]) == 2
 
 
 def test_a_model_that_the_store_has_stays(wheel, monkeypatch):
-    zoo.put(TRIALS, [wheel])
+    board.from_zoo(TRIALS, [wheel])
     file = recipes.train.stored_at(TRIALS[0].recipe) / "record.json"
     before = file.stat().st_mtime_ns
-    assert zoo.put(TRIALS, [wheel]) == 2
+    assert board.from_zoo(TRIALS, [wheel]) == 2
     assert file.stat().st_mtime_ns == before
 
 
@@ -103,11 +103,11 @@ def test_a_damaged_file_is_refused(wheel, tmp_path):
     with pytest.raises(
         BiaslibError, match=rf"{last} is missing, damaged or not what was published as the zoo of dial-"
     ):
-        zoo.put(TRIALS, [folder])
+        board.from_zoo(TRIALS, [folder])
     assert stored() == [True, False]  # the one before is whole
     last.unlink()
     with pytest.raises(BiaslibError, match=rf"{last} is missing"):
-        zoo.put(TRIALS, [folder])
+        board.from_zoo(TRIALS, [folder])
 
 
 def test_a_damaged_wheel_is_refused(wheel):
@@ -118,20 +118,20 @@ def test_a_damaged_wheel_is_refused(wheel):
     data[middle : middle + 40] = bytes(40)
     wheel.write_bytes(data)
     with pytest.raises(BiaslibError, match=r"1\.0-00\.safetensors is missing, damaged"):
-        zoo.put(TRIALS, [wheel])
+        board.from_zoo(TRIALS, [wheel])
     wheel.write_bytes(data[: len(data) // 2])
     with pytest.raises(BiaslibError, match=r"models\.csv is missing, damaged"):
-        zoo.put(TRIALS, [wheel])
+        board.from_zoo(TRIALS, [wheel])
 
 
 def test_another_table_than_the_published_one_is_refused(wheel, tmp_path, monkeypatch):
     table = tmp_path / "site" / "biaslib_zoo_birds" / "models.csv"
     table.write_bytes(table.read_bytes().replace(b",1.0,", b",0.9,"))
     with pytest.raises(BiaslibError, match=rf"{table} is missing, damaged or not what was published"):
-        zoo.put(TRIALS, [table.parent])
-    monkeypatch.setattr(zoo, "PUBLISHED", {"birds": "0" * 64})
+        board.from_zoo(TRIALS, [table.parent])
+    monkeypatch.setattr(board, "PUBLISHED", {"birds": "0" * 64})
     with pytest.raises(BiaslibError, match=r"models\.csv is missing, damaged or not what was published"):
-        zoo.put(TRIALS, [wheel])
+        board.from_zoo(TRIALS, [wheel])
     assert stored() == [False, False]
 
 
@@ -154,5 +154,5 @@ def test_the_command_says_how_many_models_a_zoo_has_before_it_trains(wheel, tmp_
 
 
 def test_the_published_zoos_are_of_the_worlds_that_the_board_asks_for():
-    assert zoo.PUBLISHED.keys() == {trial.world for trial in making.asked_for()}
-    assert all(len(digest) == 64 for digest in zoo.PUBLISHED.values())
+    assert board.PUBLISHED.keys() == {trial.world for trial in making.asked_for()}
+    assert all(len(digest) == 64 for digest in board.PUBLISHED.values())

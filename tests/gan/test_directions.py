@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslib.errors import BiaslibError
-from biaslib.gan.directions import (
+from biaslib.gan.counterfactuals import (
     _matched,
     as_matrix,
     attribute_direction,

@@ -13,7 +13,7 @@ from biaslib.training import DamagedCheckpointWarning
 from tests.damage import DAMAGES
 
 TINY = GanConfig(
-    latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.25, 0.25)), images=64, batch=4, chunks=4,
+    latent=8, widths=(8, 8), growth=((0.0, 0.5), (0.25, 0.25)), images=32, batch=4, chunks=4,
     precision="float32",
 )  # fmt: skip
 
@@ -28,6 +28,14 @@ def squares():
 
 def weights(network):
     return torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
+
+
+@pytest.fixture(scope="module")
+def unbroken(squares, tmp_path_factory):
+    """The weights of a training, its log, and the checkpoint that it leaves."""
+    path = tmp_path_factory.mktemp("unbroken") / "deep" / "generator.pt"
+    generator, log = grow(squares, TINY, checkpoint=path)
+    return weights(generator), log, path.read_bytes()
 
 
 def test_a_level_is_faded_in_and_then_stays():
@@ -82,30 +90,28 @@ def test_a_killed_training_ends_with_the_same_weights(squares, tmp_path, monkeyp
     assert log_of_resumed == log
 
 
-def test_a_checkpoint_stays_and_is_gone_on_from(squares, tmp_path, monkeypatch):
-    path = tmp_path / "deep" / "generator.pt"
-    first, _ = grow(squares, TINY, checkpoint=path)
+def test_a_checkpoint_stays_and_is_gone_on_from(squares, unbroken, tmp_path, monkeypatch):
+    path = tmp_path / "generator.pt"
+    path.write_bytes(unbroken[2])
     chunks = []
     monkeypatch.setattr(training._Run, "train_chunk", lambda *given: chunks.append(1))
     again, _ = grow(squares, TINY, checkpoint=path)
     assert chunks == []
-    assert torch.equal(weights(again), weights(first))
+    assert torch.equal(weights(again), unbroken[0])
     assert path.exists()
 
 
 @pytest.mark.parametrize("damage", ["bit 0", "block 0", "cut at 0.3", "text"])  # all of them: tests/test_training.py
-def test_a_damaged_checkpoint_is_said_and_started_anew(squares, tmp_path, damage):
+def test_a_damaged_checkpoint_is_said_and_started_anew(squares, unbroken, tmp_path, damage):
     path = tmp_path / "generator.pt"
-    unbroken, _ = grow(squares, TINY, checkpoint=path)
-    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    path.write_bytes(DAMAGES[damage](unbroken[2]))
     with pytest.warns(DamagedCheckpointWarning, match="is damaged; the training starts anew"):
         again, _ = grow(squares, TINY, checkpoint=path)
-    assert torch.equal(weights(again), weights(unbroken))
+    assert torch.equal(weights(again), unbroken[0])
 
 
-def test_the_result_is_the_average_and_the_levels_rise(squares, tmp_path):
-    _, log = grow(squares, TINY, checkpoint=tmp_path / "first.pt")
-    assert [row["level"] for row in log] == [0, 0, 1, 1]
+def test_the_result_is_the_average_and_the_levels_rise(squares, unbroken, tmp_path):
+    assert [row["level"] for row in unbroken[1]] == [0, 0, 1, 1]
     still, _ = grow(squares, replace(TINY, average=1.0), checkpoint=tmp_path / "still.pt")
     torch.manual_seed(TINY.seed)
     torch.testing.assert_close(
@@ -131,7 +137,7 @@ def test_half_of_the_faces_are_shown_mirrored(squares, tmp_path, monkeypatch):
     sided[:, :, :4] = 0
     for mirror in (False, True):
         seen.clear()
-        grow(sided, replace(TINY, mirror=mirror), checkpoint=tmp_path / f"{mirror}.pt")
+        grow(sided, replace(TINY, images=64, mirror=mirror), checkpoint=tmp_path / f"{mirror}.pt")
         left = np.concatenate(seen)[:, 0, 0, 0] == 0
         assert left.all() if not mirror else 0.25 < left.mean() < 0.75
 

@@ -192,7 +192,7 @@ def test_the_interval_of_an_area_covers(apart, positives, n):
     covered = 0
     for _ in range(300):
         yes, no = rng.normal(apart, 1, positives), rng.normal(0, 1, n - positives)
-        found = area_interval(scipy.stats.mannwhitneyu(yes, no).statistic / (len(yes) * len(no)), positives, n)
+        found = area_interval((yes[:, None] > no).mean(), positives, n)
         covered += found.low <= true <= found.high
     assert covered >= 273  # 285 are expected
 
@@ -425,7 +425,7 @@ def test_shrunk_shares_are_nearer_to_the_truth():
     assert off[1] < 0.7 * off[0]
 
 
-@pytest.mark.parametrize("n", [1, 3, 20, 400])
+@pytest.mark.parametrize("n", [1, 3, 20, 120])
 def test_wilsons_interval_is_scipys_and_of_fractions_lies_between(n):
     spans = [share_interval(hits, n, confidence=0.9) for hits in range(n + 1)]
     others = [scipy.stats.binomtest(hits, n).proportion_ci(0.9, method="wilson") for hits in range(n + 1)]

@@ -64,10 +64,9 @@ def test_an_object_without_plain_value_is_refused():
         fingerprint.of_value(np.array(["a", None], dtype=object))
 
 
-def test_hash_is_the_same_in_another_process():
+def test_hash_is_the_same_in_another_process(printed_in):
     program = "from biaslib.store import fingerprint; print(fingerprint.of_value({'a': [1, 'x', 2.5]}))"
-    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == fingerprint.of_value({"a": [1, "x", 2.5]})
+    assert printed_in(Path.cwd(), program).strip() == fingerprint.of_value({"a": [1, "x", 2.5]})
 
 
 def one():
@@ -111,13 +110,46 @@ CALLS = {
 }
 
 
+FORKING = """
+import os, sys
+import numpy, pandas  # to import them takes longer than all that runs here
+for line in sys.stdin:
+    folder, program = eval(line)
+    if os.fork() == 0:
+        os.chdir(folder)
+        exec(program)
+        sys.stdout.flush()
+        os._exit(0)
+    print("ended", os.wait()[1], flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def printed_in():
+    """Runs a program in a folder, in a process of its own, and gives what it prints."""
+    command = [sys.executable, "-c", FORKING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as forking:
+
+        def run(folder, program):
+            print((str(folder), program), file=forking.stdin)
+            printed = []
+            for line in forking.stdout:
+                if line.startswith("ended"):
+                    assert line == "ended 0\n", program
+                    break
+                printed.append(line)
+            return "".join(printed)
+
+        yield run
+
+
 def give_fingerprint(package):
     (package / "store").mkdir(exist_ok=True)
     (package / "store" / "__init__.py").write_text("")
     (package / "store" / "fingerprint.py").write_text(Path(fingerprint.__file__).read_text())
 
 
-def hashes_of(folder, body):
+def hashes_of(printed_in, folder, body):
     """The hash of each of `CALLS`, in a package whose lowest module is this text."""
     package = folder / "biaslib"
     package.mkdir(exist_ok=True)
@@ -135,17 +167,16 @@ def outer():
     return inner
 print({", ".join(CALLS.values())})
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
-    return dict(zip(CALLS, done.stdout.split(), strict=True))
+    return dict(zip(CALLS, printed_in(folder, program).split(), strict=True))
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory):
+def texts(printed_in, tmp_path_factory):
     """The hashes for one text of a module, for it with a docstring and a comment, and for another one."""
     one, other = "def value():\n    return 1\n", "def value():\n    return 22\n"
     documented = 'def value():\n    """One."""\n    return 1  # one\n'
     folder = tmp_path_factory.mktemp("package")
-    return [hashes_of(folder, body) for body in (one, documented, other)]
+    return [hashes_of(printed_in, folder, body) for body in (one, documented, other)]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -158,7 +189,7 @@ def test_an_edit_in_an_imported_module_changes_the_hash_but_its_docstring_does_n
 @pytest.mark.parametrize(
     ("taken", "counts"), [("from biaslib.room import tool", False), ("from biaslib.room import other", True)]
 )
-def test_a_neighbour_behind_the_same_front_door_counts_only_for_who_uses_the_door(tmp_path, taken, counts):
+def test_a_neighbour_behind_the_same_front_door_counts_only_for_who_uses_the_door(printed_in, tmp_path, taken, counts):
     room = tmp_path / "biaslib" / "room"
     room.mkdir(parents=True)
     (tmp_path / "biaslib" / "__init__.py").write_text("")
@@ -172,14 +203,13 @@ def test_a_neighbour_behind_the_same_front_door_counts_only_for_who_uses_the_doo
         program = (
             "from biaslib import upper; from biaslib.store import fingerprint; print(fingerprint.of_code(upper.run))"
         )
-        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout
+        return printed_in(tmp_path, program)
 
     assert (printed("other = 1\n") != printed("other = 2\n")) == counts
 
 
 @pytest.mark.parametrize("name", ["style.css", "words.toml"])
-def test_the_package_counts_its_style_sheets_and_lists(tmp_path, name):
+def test_the_package_counts_its_style_sheets_and_lists(printed_in, tmp_path, name):
     package = tmp_path / "biaslib"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -188,13 +218,12 @@ def test_the_package_counts_its_style_sheets_and_lists(tmp_path, name):
 
     def printed(style):
         (package / name).write_text(style)
-        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout
+        return printed_in(tmp_path, program)
 
     assert printed("a {}") == printed("a {}") != printed("b {}")
 
 
-def test_the_numbers_beside_a_module_count_as_its_code(tmp_path):
+def test_the_numbers_beside_a_module_count_as_its_code(printed_in, tmp_path):
     package = tmp_path / "biaslib"
     package.mkdir()
     for name in ("__init__", "lower", "other"):
@@ -204,8 +233,7 @@ def test_the_numbers_beside_a_module_count_as_its_code(tmp_path):
 
     def printed(file, numbers):
         (package / file).write_text(numbers)
-        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout.split()
+        return printed_in(tmp_path, program).split()
 
     first, again, edited = (printed("lower.toml", numbers) for numbers in ("a = 1", "a = 1", "a = 2"))
     assert first == again
@@ -214,7 +242,7 @@ def test_the_numbers_beside_a_module_count_as_its_code(tmp_path):
     assert printed("other.toml", "a = 1")[0] == edited[0]
 
 
-def test_an_edit_during_a_run_does_not_change_its_keys(tmp_path):
+def test_an_edit_during_a_run_does_not_change_its_keys(printed_in, tmp_path):
     package = tmp_path / "biaslib"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -227,8 +255,7 @@ before = fingerprint.of_code(lower.value)
 open(lower.__file__, "w").write("def value():\\n    return 2\\n")
 print(before == fingerprint.of_code(lower.value))
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True"
+    assert printed_in(tmp_path, program).strip() == "True"
 
 
 def test_files_count_by_name_and_size(tmp_path):

@@ -59,13 +59,6 @@ def test_single_threaded_gives_the_threads_back_even_after_an_error():
     assert torch.get_num_threads() == before
 
 
-def test_without_a_scheduler_work_runs_in_processes_here(monkeypatch):
-    monkeypatch.setenv("BIASLIB_CORES", "1")
-    with parallel.workers() as (executor, at_once):
-        assert at_once == 1
-        assert executor.submit(abs, -3).result() == 3
-
-
 def two_cards(monkeypatch, **environment):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -95,15 +88,21 @@ def test_a_share_of_a_card_that_is_none_is_one_sentence(monkeypatch, share):
         two_cards(monkeypatch, BIASLIB_PER_CARD=share)
 
 
-def test_workers_find_their_own_card_in_their_environment(monkeypatch):
+def test_workers_find_their_own_card_in_their_environment_and_shared_ones_serve_several_processes(monkeypatch):
     monkeypatch.setattr(parallel, "places", lambda: [{"CUDA_VISIBLE_DEVICES": "5"}])
     with parallel.workers() as (executor, at_once):
         assert at_once == 1
         assert executor.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() == "5"
+    seen = []
     with parallel.shared_workers() as address:
         monkeypatch.setenv("BIASLIB_SCHEDULER", address)
-        with parallel.workers() as (executor, at_once):
-            assert executor.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() == "5"
+        for _ in range(2):  # each as another notebook would
+            with parallel.workers() as (executor, at_once):
+                assert at_once == 1
+                assert executor.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() == "5"
+                seen.append(executor.submit(os.getpid).result())
+    assert seen[0] == seen[1] != os.getpid()
+    assert gone(seen[0])
 
 
 @contextlib.contextmanager
@@ -172,19 +171,6 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence(monkeypatch):
         pass
 
 
-def test_shared_workers_serve_several_processes_in_turn(monkeypatch):
-    monkeypatch.setenv("BIASLIB_CORES", "1")
-    seen = []
-    with parallel.shared_workers() as address:
-        monkeypatch.setenv("BIASLIB_SCHEDULER", address)
-        for _ in range(2):  # each as another notebook would
-            with parallel.workers() as (executor, at_once):
-                assert at_once == 1
-                seen.append(executor.submit(os.getpid).result())
-    assert seen[0] == seen[1] != os.getpid()
-    assert gone(seen[0])
-
-
 PROGRAM = """
 import os, time
 from biaslib.store import parallel
@@ -211,12 +197,24 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, monkeypatch, t
     assert gone(worker)
 
 
+@pytest.fixture
+def one_core(store_of_the_module, monkeypatch):
+    """One worker, which stays for the next test."""
+    monkeypatch.setenv("BIASLIB_CORES", "1")
+
+
+def test_without_a_scheduler_work_runs_in_processes_here(one_core):
+    with parallel.workers() as (executor, at_once):
+        assert at_once == 1
+        assert executor.submit(abs, -3).result() == 3
+
+
 @store.stored("squares")
 def squared(key):
     return {"value": key**2}
 
 
-def test_results_come_in_order_and_only_the_missing_are_computed(monkeypatch):
+def test_results_come_in_order_and_only_the_missing_are_computed(one_core, monkeypatch):
     assert squared.many([3, 1, 3]) == [{"value": 9}, {"value": 1}, {"value": 9}]
     monkeypatch.setattr(parallel, "workers", lambda: pytest.fail("nothing is missing"))
     assert squared.many([1, 3]) == [{"value": 1}, {"value": 9}]
@@ -237,8 +235,7 @@ def test_workers_stay_for_the_next_call_and_go_after_an_error(monkeypatch):
     assert worker() != first
 
 
-def test_a_dead_worker_is_replaced(monkeypatch):
-    monkeypatch.setenv("BIASLIB_CORES", "1")
+def test_a_dead_worker_is_replaced(one_core):
     with pytest.raises(BiaslibError, match="ended before the work was done"), parallel.workers() as (executor, _):
         executor.submit(os._exit, 1).result()
     with parallel.workers() as (executor, _):
@@ -256,8 +253,7 @@ def process(key):
     return {"process": os.getpid()}
 
 
-def test_a_worker_starts_no_workers(monkeypatch):
-    monkeypatch.setenv("BIASLIB_CORES", "1")
+def test_a_worker_starts_no_workers(one_core):
     (found,) = nested.many([1])
     assert found["own"] == found["inner"] != os.getpid()
 

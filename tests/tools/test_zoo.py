@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 from biaslib import recipes, worlds
-from biaslib.dial import board, zoo
+from biaslib.dial import board
 from biaslib.dial.measuring import balanced, pictures
 from biaslib.dial.trials import Trial
 from biaslib.errors import BiaslibError
@@ -72,7 +72,7 @@ def test_the_weights_are_the_models_own(inside):
 def test_a_row_is_what_the_package_looks_for(inside):
     text = inside[f"{FOLDER}/models.csv"].decode()
     for trial, row in zip(TRIALS, csv.DictReader(text.splitlines()), strict=True):
-        assert {name: row[name] for name in row if name not in ("file", "sha256")} == zoo.settings(trial)
+        assert {name: row[name] for name in row if name not in ("file", "sha256")} == board.settings(trial)
 
 
 def test_pictures_are_drawn_again_from_their_factors(inside):

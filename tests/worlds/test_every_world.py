@@ -109,14 +109,14 @@ def test_every_size_shows_the_same_composition(world):
 
 
 def test_a_row_gives_the_same_pixels_in_whatever_table_it_stands(world):
-    size, rows = 200, table(world.name)  # several chunks
+    size, rows = 160, table(world.name).head(13)  # three chunks
     whole = world.render(rows, size=size)
-    order = np.random.default_rng(0).permutation(ROWS)
+    order = np.random.default_rng(0).permutation(len(rows))
     shuffled = world.render(rows.iloc[order], size=size)
     np.testing.assert_array_equal(shuffled.images, whole.images[order])
     for region in world.regions:
         np.testing.assert_array_equal(shuffled.masks[region], whole.masks[region][order])
-    for row in (0, 17, 23):
+    for row in (0, 7, 12):
         alone = world.render(rows.iloc[[row]], size=size)
         np.testing.assert_array_equal(alone.images[0], whole.images[row])
         for region in world.regions:

@@ -67,10 +67,17 @@ def original():
     return WORLD.render(bare(), size=SIZE)
 
 
-def toggled(table, name):
-    if name == "eye_shadow":
-        return table.assign(eye_shadow=np.resize([1, 2], len(table)))
-    return table.assign(**{name: ~table[name]})
+@functools.cache
+def toggled(name):
+    """Those faces with another value of one attribute."""
+    table = bare()
+    other = np.resize([1, 2], len(table)) if name == "eye_shadow" else ~table[name]
+    return WORLD.render(table.assign(**{name: other}), size=SIZE)
+
+
+@functools.cache
+def usual(regions):
+    return WORLD.render(TABLE, regions=regions)
 
 
 def in_the_face(table, box):
@@ -155,7 +162,7 @@ def test_detail_takes_pose_away_and_makes_smiles_larger():
 
 @pytest.mark.parametrize("name", list(DRAWS))
 def test_an_attribute_changes_what_it_draws_and_nothing_else(name):
-    before, after = original(), WORLD.render(toggled(bare(), name), size=SIZE)
+    before, after = original(), toggled(name)
     touched = (before.images != after.images).any(axis=-1)
     assert touched.any(axis=(1, 2)).all()
     regions = DRAWS[name]
@@ -175,12 +182,12 @@ def test_an_attribute_changes_what_it_draws_and_nothing_else(name):
 def test_a_thing_has_its_region_only_where_it_is_worn(name):
     (region,) = DRAWS[name] - {"eyes", "eyebrows"}
     assert not original().masks[region].any()
-    assert WORLD.render(toggled(bare(), name), size=SIZE).masks[region].any(axis=(1, 2)).all()
+    assert toggled(name).masks[region].any(axis=(1, 2)).all()
 
 
 def test_colours_and_make_up_leave_all_masks_as_they_are():
     for name in (*HAIR_COLOURS, "eye_shadow", "Rosy_Cheeks", "Wearing_Lipstick"):
-        after = WORLD.render(toggled(bare(), name), size=SIZE)
+        after = toggled(name)
         for region in WORLD.regions:
             np.testing.assert_array_equal(original().masks[region], after.masks[region], err_msg=name)
 
@@ -210,7 +217,7 @@ def test_hats_and_heads_lie_in_the_picture():
 def test_colours_leave_the_masks_alone(name):
     column = TABLE[name]
     changed = TABLE.assign(**{name: 5 - column if name == "eye_colour" else np.roll(column, 1)})
-    before, after = WORLD.render(TABLE), WORLD.render(changed)
+    before, after = usual(None), WORLD.render(changed)
     assert (before.images != after.images).any()
     for region in WORLD.regions:
         np.testing.assert_array_equal(before.masks[region], after.masks[region])
@@ -219,7 +226,7 @@ def test_colours_leave_the_masks_alone(name):
 @pytest.mark.parametrize("name", list(_LOOKS))
 def test_every_column_can_be_seen(name):
     changed = TABLE.assign(**{name: np.roll(TABLE[name], 1)})
-    differ = (WORLD.render(TABLE, regions=()).images != WORLD.render(changed, regions=()).images).any(axis=(1, 2, 3))
+    differ = (usual(()).images != WORLD.render(changed, regions=()).images).any(axis=(1, 2, 3))
     assert differ.mean() > 0.4
 
 

@@ -179,16 +179,26 @@ def around(mask, pixels=5):
     return ndimage.binary_dilation(mask, np.ones((1, 3, 3), bool), iterations=pixels)
 
 
-def crowded():
-    return TABLE.assign(**dict.fromkeys(OBJECTS, 1))
+BASES = {"as drawn": TABLE, "crowded": TABLE.assign(**dict.fromkeys(OBJECTS, 1))}
+
+
+@functools.cache
+def drawn_as(base):
+    return WORLD.render(BASES[base])
+
+
+@functools.cache
+def alone(name):
+    """Where one thing is, with nothing before it."""
+    table = TABLE.assign(**dict.fromkeys(OBJECTS, 0)).assign(**{name: 1}, robot_size=0.08)
+    return WORLD.render(table, regions=(name,)).masks[name]
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-@pytest.mark.parametrize("base", [TABLE, crowded()], ids=["as drawn", "crowded"])
+@pytest.mark.parametrize("base", BASES)
 def test_an_edited_object_changes_only_its_own_pixels_and_its_shadow(name, base):
-    before, after = (WORLD.render(table) for table in (base, base.assign(**{name: 1 - base[name]})))
-    alone = TABLE.assign(**dict.fromkeys(OBJECTS, 0)).assign(**{name: 1}, robot_size=0.08)
-    own = WORLD.render(alone, regions=(name,)).masks[name]
+    before, after = drawn_as(base), WORLD.render(BASES[base].assign(**{name: 1 - BASES[base][name]}))
+    own = alone(name)
     changed = (before.images != after.images).any(axis=-1)
     assert not changed[~around(own)].any()
     assert changed[own & (before.masks[name] | after.masks[name])].mean() > 0.9
@@ -233,12 +243,9 @@ def test_makers_hardly_differ_in_colour_and_robots_of_one_maker_do():
 
 
 def test_things_are_large_enough_and_hardly_hidden():
-    whole = WORLD.render(crowded().assign(robot_size=0.08))
+    whole = WORLD.render(BASES["crowded"].assign(robot_size=0.08))
     for name in OBJECTS:
-        alone = WORLD.render(
-            TABLE.assign(**dict.fromkeys(OBJECTS, 0)).assign(**{name: 1}, robot_size=0.08), regions=(name,)
-        )
-        area = alone.masks[name].sum(axis=(1, 2))
+        area = alone(name).sum(axis=(1, 2))
         assert area.min() > 0.004 * 64**2, name
         assert (whole.masks[name].sum(axis=(1, 2)) / area).mean() > 0.7, name
 

@@ -1,16 +1,19 @@
-"""A ball in a photo, beside what the photo shows: where there is room for one, and the ball itself."""
+"""A ball in a photo, beside what it shows: where there is room for one, the ball itself, and cats and dogs with it."""
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from scipy import ndimage
 
+from biaslib import datasets
 from biaslib.errors import BiaslibError, check_number, refused
 from biaslib.samples import Samples
-from biaslib.worlds.base import SEED, SHARE, Factor, validated
+from biaslib.worlds.base import CHOICE, SEED, SHARE, Factor, balanced_bool, draw_agreement, validated
 from biaslib.worlds.drawing import Field, chunks, column, grid, ramp, rows_of_each, to_uint8
-from biaslib.worlds.pets import BALLS
+from biaslib.worlds.pets import BALLS, Pets
 from biaslib.worlds.sketch import Place, Upright
 
 RADIUS = (0.06, 0.10)  # of a ball, in shares of the picture's side
@@ -23,6 +26,10 @@ _COLUMNS = {
     "ball_size": Factor(0.01, 0.5),
     "ball_seed": SEED,
 }
+ROW = Factor(0, 2**31 - 1, whole=True)  # the number of a photo in its split
+# Data sets with cats and dogs; only the first has their outlines.
+_PETS = ("pets", "cat-and-dog")
+_PLACES = 224  # the side at which free places are looked for, so that a ball lies where it lies at every size
 # How much darker the ground is under a ball, and how far around (in radii) anything changes.
 _SHADE, _REACH = 0.5, 1.5
 
@@ -98,18 +105,13 @@ def put(images: np.ndarray, table: pd.DataFrame, *, keep: np.ndarray | None = No
 
 
 def insert_balls(
-    samples: Samples,
-    where: Sequence[bool] | np.ndarray,
-    *,
-    beside: str = "animal",
-    seed: int = 0,
-    radius: tuple[float, float] = RADIUS,
+    samples: Samples, where: Sequence[bool] | np.ndarray, *, beside: str = "animal", seed: int = 0
 ) -> Samples:
     """Photos of your own with a ball beside some of the objects, in the plainest corner of each that is free.
 
     The photos are square, with a mask `beside` of the object, which no ball touches (`masks_of_boxes` makes masks from
     boxes); `where`, (N,) bool, says which get a ball. The same seed puts the same ball in the same photo, whichever
-    others get one; `radius` as in `plain_corners`.
+    others get one.
 
     Returned are the photos in their order, those without a ball unchanged; a further label `ball`, further masks `ball`
     (exact; empty where there is none) and `background` (neither object nor ball). A `BiaslibError` is raised where the
@@ -122,7 +124,7 @@ def insert_balls(
         known = ", ".join(samples.masks) or "no masks at all"
         raise refused("no mask beside a ball", beside=beside, known=known)
     object_ = np.asarray(samples.masks[beside])
-    table = plain_corners(samples.images, occupied=object_, seed=seed, radius=radius)
+    table = plain_corners(samples.images, occupied=object_, seed=seed)
     stuck = np.flatnonzero(where & table["ball_x"].isna())
     if len(stuck):
         rows = ", ".join(map(str, stuck[:5])) + ", ..." * (len(stuck) > 5)
@@ -132,6 +134,122 @@ def insert_balls(
     masks = {**samples.masks, "ball": ball & ~object_}
     masks["background"] = ~(object_ | ball)
     return Samples(images, samples.labels.assign(ball=where), masks)
+
+
+class PetPhotos(Pets):
+    """Photos of cats (target) and dogs, some with a ball beside them (cue): `worlds.get("pets")` in photos.
+
+    A ball lies in the plainest corner of its photo. Where the animal is outlined (Oxford-IIIT Pet), it is the plainest
+    of the corners in which the ball touches no animal; photos without such a corner are left out, with and without a
+    ball alike. Where it is not (cat-and-dog), the ball may touch it: enough to train on, and there is no mask of it.
+
+    Columns of the table: `source` (0 Oxford-IIIT Pet, 1 cat-and-dog) and `photo` (row of that data set's split), `cat`
+    (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and those of `photos.plain_corners`, which do not
+    depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half
+    of them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not
+    every photo is outlined. Without a ball every pixel is the photo's own.
+
+    `left_out` is how many photos of the split have no room for a ball, `counts` how many of each source are used.
+    """
+
+    name = "pet photos"
+
+    def __init__(
+        self, split: str, *, root: str | os.PathLike[str] | None = None, radius: tuple[float, float] = RADIUS
+    ) -> None:
+        """Finds a place for a ball, of a `radius` as in `photos.plain_corners`, in every photo of the split.
+
+        No photo is in two of the splits "train", "val" and "test". The test has outlined photos only; the others mix
+        both sources, as the paper does. `root` is the folder of all datasets. A `BiaslibError` is raised as
+        `datasets.load` and `photos.plain_corners` do.
+        """
+        sources = _PETS[: 1 if split == "test" else None]
+        self._split, self._root = split, root
+        tables = []
+        for source in sources:
+            loaded = datasets.load(source, split, size=_PLACES, root=root)
+            table = plain_corners(loaded.images, occupied=loaded.masks.get("animal"), radius=radius)
+            own = {"source": np.int8(_PETS.index(source)), "photo": np.arange(len(table)), "cat": loaded.labels["cat"]}
+            tables.append(pd.DataFrame(own).join(table))
+        table = pd.concat(tables, ignore_index=True)
+        free = table["ball_x"].notna()
+        self._table = table[free].reset_index(drop=True)
+        self.left_out = int((~free).sum())
+        self.counts = {source: int((self._table["source"] == _PETS.index(source)).sum()) for source in sources}
+
+    def __len__(self) -> int:
+        """How many photos can be drawn: as many cats as dogs."""
+        return 2 * int(min(self._table["cat"].sum(), (~self._table["cat"]).sum()))
+
+    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
+        if n > len(self):
+            raise BiaslibError(f"there are {len(self)} photos of {self._split} (half of them cats) here, not {n}.")
+        cat = balanced_bool(n, rng)
+        rows = np.empty(n, np.intp)
+        for kind in (False, True):
+            known = np.flatnonzero(self._table["cat"] == kind)
+            rows[cat == kind] = rng.permutation(known)[: (cat == kind).sum()]
+        table = self._table.iloc[rows].reset_index(drop=True)
+        table.insert(3, "ball", (cat == draw_agreement(cat, strength, rng)).astype(np.int8))
+        return table
+
+    def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
+        """As every world does; only the mask `ball` where not every photo is outlined."""
+        samples = super().render(factors, size=size, regions=regions)
+        if factors["source"].eq(0).all():
+            return samples
+        return replace(samples, masks={name: mask for name, mask in samples.masks.items() if name == self.cue})
+
+    def _render(self, factors: pd.DataFrame, size: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
+        table = validated(factors, {"source": CHOICE, "photo": ROW, "ball": CHOICE})
+        images = np.empty((len(factors), size, size, 3), np.uint8)
+        animal, cat, there = np.zeros(images.shape[:3], bool), np.zeros(len(factors), bool), table["ball"] == 1
+        for source, rows in rows_of_each(table["source"], _PETS):
+            part = picked(datasets.load(source, self._split, size=size, root=self._root), table["photo"][rows], "photo")
+            images[rows], cat[rows] = part.images, part.labels["cat"]
+            animal[rows] = part.masks.get("animal", False)
+        ball = np.zeros(animal.shape, bool)
+        if there.any():
+            images[there], ball[there] = put(images[there], factors[there], keep=animal[there])
+        region_index = np.select([animal, ball], [np.uint8(0), np.uint8(1)], np.uint8(2))
+        return images, pd.DataFrame({"cat": cat, "ball": there}), region_index
+
+
+def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
+    """Boxes (N, 4) as masks (N, size, size) bool of square pictures: every pixel that the box touches.
+
+    A box is left, top, right, bottom as shares of the picture's sides. A `BiaslibError` is raised for another shape, or
+    a box that is empty, NaN or not inside its picture.
+    """
+    boxes = np.asarray(boxes, float)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise BiaslibError(f"boxes must have shape (N, 4): left, top, right, bottom; not {boxes.shape}.")
+    left, top, right, bottom = boxes.T[:, :, None]
+    wrong = ~((left >= 0) & (top >= 0) & (left < right) & (top < bottom) & (right <= 1) & (bottom <= 1))[:, 0]
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise refused("box outside its picture", row=row, box=boxes[row].round(3).tolist())
+    low, high = np.arange(size) / size, np.arange(1, size + 1) / size
+    across, down = (low < right) & (high > left), (low < bottom) & (high > top)
+    return down[:, :, None] & across[:, None, :]
+
+
+def boxes_of_masks(masks: np.ndarray) -> np.ndarray:
+    """The smallest box around each mask, (N, 4): left, top, right, bottom as shares of the sides; NaN if empty."""
+    masks = np.asarray(masks, bool)
+    boxes = np.full((len(masks), 4), np.nan)
+    for box, mask in zip(boxes, masks, strict=True):
+        rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+        if len(rows):
+            box[:] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
+    return boxes / np.array([masks.shape[2], masks.shape[1]] * 2)
+
+
+def picked(samples: Samples, rows: np.ndarray, name: str) -> Samples:
+    """The photos with these numbers, which `name` says in the table; a BiaslibError where there are not so many."""
+    if len(rows) and rows.max() >= len(samples):
+        raise BiaslibError(f"{name} is a row of {len(samples)} photos, but there is a {rows.max()}.")
+    return samples.take(rows.astype(np.intp))
 
 
 def _pattern(image: np.ndarray, x: Field, y: Field, middle: np.ndarray, radius: float) -> float:

@@ -1,30 +1,27 @@
-"""The two data sets of Schaaf et al. (2021) made of photos, as worlds; cut-outs of one photo laid on another."""
+"""Things cut out of photos and laid on photos of scenes, as worlds: fruits, birds, cats and dogs."""
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from PIL import Image
 from scipy import ndimage
 
-from biaslib import datasets
+from biaslib import datasets, store
+from biaslib.datasets import registry, waterbirds
 from biaslib.datasets.photos import SCENES
 from biaslib.errors import BiaslibError, refused
 from biaslib.samples import Samples
-from biaslib.worlds.base import CHOICE, Factor, World, balanced_bool, draw_agreement, draw_factors, validated
-from biaslib.worlds.drawing import rows_of_each
-from biaslib.worlds.fruits import APPLE, NAMES
-from biaslib.worlds.photos import balls
+from biaslib.worlds.base import CHOICE, Factor, World, check_draw, draw_agreement, draw_factors, validated
+from biaslib.worlds.birds import Birds
+from biaslib.worlds.drawing import chunks
+from biaslib.worlds.fruits import Fruits
+from biaslib.worlds.photos.balls import ROW, check_square, picked
 
-# Data sets with cats and dogs; only the first has their outlines.
-_PETS = ("pets", "cat-and-dog")
-
-_PLACES = 224  # the side at which free places are looked for, so that a ball lies where it lies at every size
-SMALL = 8  # where only the labels of photos are asked for
+_SMALL = 8  # where only the labels of photos are asked for
 _FRUIT_SIDE = 100  # pixels, of the originals
-_ROW = Factor(0, 2**31 - 1, whole=True)
 FRUIT_SCALE = (0.15, 0.28)  # of a cut-out's longer half side, a share of the picture's side
 _FRUIT = {
     "x": Factor(0.0, 1.0, drawn=(0.42, 0.58)),
@@ -39,88 +36,8 @@ _EDGE = 0.6  # pixels of the background over which a cut-out's edge is softened
 _MOVED, _SOFT, _DARK = (0.10, 0.06), 0.09, 0.45
 _PAD = 3  # pixels of the original around a cut-out, so that its edge has colours on both sides
 
-
-class PetPhotos(World):
-    """Photos of cats (target) and dogs, some with a ball beside them (cue): `worlds.get("pets")` in photos.
-
-    A ball lies in the plainest corner of its photo. Where the animal is outlined (Oxford-IIIT Pet), it is the plainest
-    of the corners in which the ball touches no animal; photos without such a corner are left out, with and without a
-    ball alike. Where it is not (cat-and-dog), the ball may touch it: enough to train on, and there is no mask of it.
-
-    Columns of the table: `source` (0 Oxford-IIIT Pet, 1 cat-and-dog) and `photo` (row of that data set's split), `cat`
-    (bool, of that photo), `ball` (int8: 0 none, 1 beside the animal) and those of `photos.plain_corners`, which do not
-    depend on whether it is shown. No photo is drawn twice: `factors` gives at most `len` of this object rows, half
-    of them cats. Masks are `animal` (as outlined), `ball` (exact) and `background`, the rest; only `ball` where not
-    every photo is outlined. Without a ball every pixel is the photo's own.
-
-    `left_out` is how many photos of the split have no room for a ball, `counts` how many of each source are used.
-    """
-
-    name = "pet photos"
-    target = "cat"
-    cue = "ball"
-    attributes: tuple[str, ...] = ("cat", "ball")
-    regions: tuple[str, ...] = ("animal", "ball", "background")
-
-    def __init__(
-        self, split: str, *, root: str | os.PathLike[str] | None = None, radius: tuple[float, float] = balls.RADIUS
-    ) -> None:
-        """Finds a place for a ball, of a `radius` as in `photos.plain_corners`, in every photo of the split.
-
-        No photo is in two of the splits "train", "val" and "test". The test has outlined photos only; the others mix
-        both sources, as the paper does. `root` is the folder of all datasets. A `BiaslibError` is raised as
-        `datasets.load` and `photos.plain_corners` do.
-        """
-        sources = _PETS[: 1 if split == "test" else None]
-        self._split, self._root = split, root
-        tables = []
-        for source in sources:
-            loaded = datasets.load(source, split, size=_PLACES, root=root)
-            table = balls.plain_corners(loaded.images, occupied=loaded.masks.get("animal"), radius=radius)
-            own = {"source": np.int8(_PETS.index(source)), "photo": np.arange(len(table)), "cat": loaded.labels["cat"]}
-            tables.append(pd.DataFrame(own).join(table))
-        table = pd.concat(tables, ignore_index=True)
-        free = table["ball_x"].notna()
-        self._table = table[free].reset_index(drop=True)
-        self.left_out = int((~free).sum())
-        self.counts = {source: int((self._table["source"] == _PETS.index(source)).sum()) for source in sources}
-
-    def __len__(self) -> int:
-        """How many photos can be drawn: as many cats as dogs."""
-        return 2 * int(min(self._table["cat"].sum(), (~self._table["cat"]).sum()))
-
-    def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
-        if n > len(self):
-            raise BiaslibError(f"there are {len(self)} photos of {self._split} (half of them cats) here, not {n}.")
-        cat = balanced_bool(n, rng)
-        rows = np.empty(n, np.intp)
-        for kind in (False, True):
-            known = np.flatnonzero(self._table["cat"] == kind)
-            rows[cat == kind] = rng.permutation(known)[: (cat == kind).sum()]
-        table = self._table.iloc[rows].reset_index(drop=True)
-        table.insert(3, "ball", (cat == draw_agreement(cat, strength, rng)).astype(np.int8))
-        return table
-
-    def render(self, factors: pd.DataFrame, *, size: int = 64, regions: Sequence[str] | None = None) -> Samples:
-        """As every world does; only the mask `ball` where not every photo is outlined."""
-        samples = super().render(factors, size=size, regions=regions)
-        if factors["source"].eq(0).all():
-            return samples
-        return replace(samples, masks={name: mask for name, mask in samples.masks.items() if name == self.cue})
-
-    def _render(self, factors: pd.DataFrame, size: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
-        table = validated(factors, {"source": CHOICE, "photo": _ROW, "ball": CHOICE})
-        images = np.empty((len(factors), size, size, 3), np.uint8)
-        animal, cat, there = np.zeros(images.shape[:3], bool), np.zeros(len(factors), bool), table["ball"] == 1
-        for source, rows in rows_of_each(table["source"], _PETS):
-            part = _rows(datasets.load(source, self._split, size=size, root=self._root), table["photo"][rows], "photo")
-            images[rows], cat[rows] = part.images, part.labels["cat"]
-            animal[rows] = part.masks.get("animal", False)
-        ball = np.zeros(animal.shape, bool)
-        if there.any():
-            images[there], ball[there] = balls.put(images[there], factors[there], keep=animal[there])
-        region_index = np.select([animal, ball], [np.uint8(0), np.uint8(1)], np.uint8(2))
-        return images, pd.DataFrame({"cat": cat, "ball": there}), region_index
+# the data set keeps most of its outlined animals for tests; here all need an outline, and most are for training
+_PET_SPLITS = {"train": "test", "val": "val", "test": "train"}
 
 
 class OnScenes(World):
@@ -132,8 +49,6 @@ class OnScenes(World):
 
     _ground = "scenes"  # the data set behind the things
     _behind: Mapping[str, Sequence[int]]  # columns with the scene where the cue is 1, and where it is 0: of which kinds
-    _favoured = 1  # the class that goes with the cue
-    _count = 2  # of classes
     _placing: Mapping[str, Factor] = {}
 
     def __init__(self, split: str, *, root: str | os.PathLike[str] | None = None) -> None:
@@ -145,8 +60,15 @@ class OnScenes(World):
         raise NotImplementedError
 
     def _pasted(self, things: Samples, scenes: np.ndarray, factors: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-        """The pictures, and where in them the thing is."""
-        raise NotImplementedError
+        """The pictures, and where in them the thing is: where its mask is, the photo; elsewhere the scene."""
+        there = np.asarray(things.masks[self.regions[0]])
+        return np.where(there[..., None], np.asarray(things.images), scenes), there
+
+    def every_photo(self, *, strength: float, seed: int) -> pd.DataFrame:
+        """A row for every photo of the split, in their order; `factors` has as many of either class."""
+        known = self._things(_SMALL).labels[self.target].to_numpy(int)
+        check_draw(len(known), strength, seed)
+        return self._on_scenes(known, strength, np.random.default_rng(seed), np.arange(len(known)))
 
     def _draw_table(self, n: int, strength: float, rng: np.random.Generator) -> pd.DataFrame:
         return self._on_scenes(rng.permutation(np.arange(n) % self._count), strength, rng)
@@ -157,27 +79,27 @@ class OnScenes(World):
         """A table for these classes (n,); of their photos, or of the `photo` (n,) that are given."""
         cue = (target == self._favoured) == draw_agreement(target, strength, rng)
         if photo is None:
-            known, photo = self._things(SMALL).labels[self.target].to_numpy(int), np.empty(len(target), np.int64)
+            known, photo = self._things(_SMALL).labels[self.target].to_numpy(int), np.empty(len(target), np.int64)
             for kind in range(self._count):
                 photo[target == kind] = _in_turn(np.flatnonzero(known == kind), int((target == kind).sum()), rng)
         table = {self.target: target.astype(np.int8), self.cue: cue.astype(np.int8), "photo": photo}
-        kinds = datasets.load(self._ground, self._split, size=SMALL, root=self._root).labels["kind"]
+        kinds = datasets.load(self._ground, self._split, size=_SMALL, root=self._root).labels["kind"]
         for column, numbers in self._behind.items():
             table[column] = _in_turn(np.flatnonzero(kinds.isin(numbers)), len(target), rng)
         return pd.DataFrame(table | draw_factors(self._placing, len(target), rng))
 
     def _render(self, factors: pd.DataFrame, size: int) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
-        table = validated(factors, {self.cue: CHOICE, "photo": _ROW, **dict.fromkeys(self._behind, _ROW)})
+        table = validated(factors, {self.cue: CHOICE, "photo": ROW, **dict.fromkeys(self._behind, ROW)})
         cue, (with_cue, without) = table[self.cue] == 1, self._behind
-        things = _rows(self._things(size), table["photo"], "photo")
+        things = picked(self._things(size), table["photo"], "photo")
         scenes = datasets.load(self._ground, self._split, size=size, root=self._root)
-        behind = _rows(scenes, np.where(cue, table[with_cue], table[without]), f"{with_cue} or {without}")
+        behind = picked(scenes, np.where(cue, table[with_cue], table[without]), f"{with_cue} or {without}")
         images, there = self._pasted(things, behind.images, factors)
         labels = pd.DataFrame({self.target: things.labels[self.target], self.cue: cue})
         return images, labels, np.where(there, np.uint8(0), np.uint8(1))
 
 
-class FruitPhotos(OnScenes):
+class FruitPhotos(OnScenes, Fruits):
     """Photos of fruits (target, five kinds) on photos of scenes (cue): `worlds.get("fruits")` in photos.
 
     The fruits are cut-outs of Fruits 360; forests of Intel's scenes stand for the paper's apple trees, the other five
@@ -191,16 +113,12 @@ class FruitPhotos(OnScenes):
     """
 
     name = "fruit photos"
-    target = "fruit"
-    cue = "tree"
-    attributes: tuple[str, ...] = ("fruit", "tree")
-    regions: tuple[str, ...] = ("fruit", "background")
 
     _behind = {  # noqa: RUF012
         "forest": [SCENES.index("forest")],
         "elsewhere": [number for number, kind in enumerate(SCENES) if kind != "forest"],
     }
-    _favoured, _count, _placing = APPLE, len(NAMES), _FRUIT
+    _placing = _FRUIT
 
     def _things(self, size: int) -> Samples:
         return datasets.load("fruits360", self._split, size=_FRUIT_SIDE, root=self._root)
@@ -209,46 +127,81 @@ class FruitPhotos(OnScenes):
         return paste(things.images, things.masks["fruit"], scenes, factors)
 
 
-def _rows(samples: Samples, rows: np.ndarray, name: str) -> Samples:
-    if len(rows) and rows.max() >= len(samples):
-        raise BiaslibError(f"{name} is a row of {len(samples)} photos, but there is a {rows.max()}.")
-    return samples.take(rows.astype(np.intp))
+class BirdPhotos(OnScenes, Birds):
+    """Waterbirds: birds of CUB-200-2011 (waterbirds: target) on photos of Places365, of water or land (cue).
 
-
-def _in_turn(known: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """N of the known numbers in random order, none a second time before all have come."""
-    rounds = max(1, -(-n // max(1, len(known))))
-    return np.concatenate([rng.permutation(known) for _ in range(rounds)])[:n]
-
-
-def masks_of_boxes(boxes: np.ndarray, size: int) -> np.ndarray:
-    """Boxes (N, 4) as masks (N, size, size) bool of square pictures: every pixel that the box touches.
-
-    A box is left, top, right, bottom as shares of the picture's sides. A `BiaslibError` is raised for another shape, or
-    a box that is empty, NaN or not inside its picture.
+    `worlds.get("birds")` in photos: the species that count as waterbirds, and the four kinds of places, are those of
+    the script that made Waterbirds. Columns as `OnScenes` says, with the scenes in `water` and `land`.
     """
-    boxes = np.asarray(boxes, float)
-    if boxes.ndim != 2 or boxes.shape[1] != 4:
-        raise BiaslibError(f"boxes must have shape (N, 4): left, top, right, bottom; not {boxes.shape}.")
-    left, top, right, bottom = boxes.T[:, :, None]
-    wrong = ~((left >= 0) & (top >= 0) & (left < right) & (top < bottom) & (right <= 1) & (bottom <= 1))[:, 0]
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise refused("box outside its picture", row=row, box=boxes[row].round(3).tolist())
-    low, high = np.arange(size) / size, np.arange(1, size + 1) / size
-    across, down = (low < right) & (high > left), (low < bottom) & (high > top)
-    return down[:, :, None] & across[:, None, :]
+
+    name = "bird photos"
+
+    _ground = "places365"
+    _behind = {"water": waterbirds.WATER, "land": waterbirds.LAND}  # noqa: RUF012
+
+    def _things(self, size: int) -> Samples:
+        return datasets.load("cub", self._split, size=size, root=self._root)
+
+    def files(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Which photos a table's rows are made of: `img_id`, `img_filename` and `place_filename` of metadata.csv."""
+        root = registry.root(self._root)
+        birds = waterbirds.cub_files(root, self._split).iloc[table["photo"]]
+        scene = np.where(table["background"] == 1, table["water"], table["land"])
+        places = np.array(waterbirds.place_files(root, self._split))[scene]
+        return pd.DataFrame({"img_id": birds.index + 1, "img_filename": birds.to_numpy(), "place_filename": places})
 
 
-def boxes_of_masks(masks: np.ndarray) -> np.ndarray:
-    """The smallest box around each mask, (N, 4): left, top, right, bottom as shares of the sides; NaN if empty."""
-    masks = np.asarray(masks, bool)
-    boxes = np.full((len(masks), 4), np.nan)
-    for box, mask in zip(boxes, masks, strict=True):
-        rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-        if len(rows):
-            box[:] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
-    return boxes / np.array([masks.shape[2], masks.shape[1]] * 2)
+class PetsOnScenes(OnScenes):
+    """Cats (target) and dogs of Oxford-IIIT Pet on the sea or in a forest (cue), of Intel's scenes.
+
+    Waterbirds' construction with photos that can be had more freely. Most animals with an outline are here in "train".
+    Columns as `OnScenes` says, with the scenes in `sea` and `forest`.
+    """
+
+    name = "pets on scenes"
+    target = "cat"
+    cue = "background"
+    attributes: tuple[str, ...] = ("cat", "background")
+    regions: tuple[str, ...] = ("animal", "background")
+
+    _behind = {"sea": [SCENES.index("sea")], "forest": [SCENES.index("forest")]}  # noqa: RUF012
+
+    def _things(self, size: int) -> Samples:
+        return datasets.load("pets", _PET_SPLITS.get(self._split, self._split), size=size, root=self._root)
+
+
+def write_waterbirds(bias: int, *, root: str | os.PathLike[str] | None = None, seed: int = 0, size: int = 256) -> Path:
+    """Makes Waterbirds of a bias in its official layout, which `datasets.load("waterbirds-NN", ...)` reads.
+
+    `bias` is the share of training birds in their usual place in per cent, 50 to 100; in validation and test it is
+    50 %. Every bird of CUB is there once, under its own name, as a JPEG of size x size pixels. As in the authors'
+    script the bird stays in its place. Unlike there, picture and scene are resized as a whole, the places of the three
+    splits differ, and which birds are for validation (a fifth of CUB's training pictures) follows from their names.
+
+    Returns the folder, waterbird_completeNN_forest2water2 under `root`, which appears when it is whole. A
+    `BiaslibError` is raised for a bias out of range, where the folder is there already or cannot be written, and where
+    birds, outlines or places are missing (with their source, licence and how to get them).
+    """
+    if bias not in range(50, 101):
+        raise BiaslibError(f"bias is the share in per cent, a whole number from 50 to 100, not {bias!r}.")
+    folder = registry.root(root) / f"waterbird_complete{bias}_forest2water2"
+    if folder.exists():
+        raise BiaslibError(f"{folder} is there already: remove it, or choose another bias.")
+    tables = []
+    with store.replacing(folder) as partial:
+        for number, split in enumerate(("train", "val", "test")):
+            world = BirdPhotos(split, root=root)
+            rows = world.every_photo(strength=bias / 50 - 1 if split == "train" else 0.0, seed=seed)
+            files = world.files(rows)
+            for part in chunks(len(rows), size):
+                pictures = world.render(rows[part], size=size, regions=()).images
+                for name, picture in zip(files["img_filename"][part], pictures, strict=True):
+                    (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                    Image.fromarray(picture).save(partial / name, quality=95)
+            tables.append(files.assign(y=rows["waterbird"], split=number, place=rows["background"]))
+        columns = ["img_id", "img_filename", "y", "split", "place", "place_filename"]
+        pd.concat(tables).sort_values("img_id")[columns].to_csv(partial / "metadata.csv", index=False)
+    return folder
 
 
 def paste(
@@ -263,7 +216,7 @@ def paste(
     it; elsewhere not a pixel differs from it. A `BiaslibError` is raised for parts that do not fit each other, an empty
     mask, or a cut-out that is not wholly inside its background.
     """
-    size = balls.check_square(backgrounds)
+    size = check_square(backgrounds)
     if masks.shape != pictures.shape[:3] or masks.dtype != np.bool_:
         wanted, given = f"bool of shape {pictures.shape[:3]}", f"{masks.dtype} of shape {masks.shape}"
         raise BiaslibError(f"masks must be {wanted}, as the pictures are, not {given}.")
@@ -324,3 +277,9 @@ def _lay(
     below = image[seen] * (1 - _DARK * shadow * (1 - cover))[..., None]
     image[seen] = np.clip(below + (colour - below) * cover[..., None], 0, 255) + 0.5
     covered[seen] = cover > 0.5
+
+
+def _in_turn(known: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """N of the known numbers in random order, none a second time before all have come."""
+    rounds = max(1, -(-n // max(1, len(known))))
+    return np.concatenate([rng.permutation(known) for _ in range(rounds)])[:n]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslib.book.course.scoring import PARTS, SMALL, points
+from biaslib.book.course.capstone import PARTS, SMALL, points
 from tests.book.course import pool
 
 PAGE_DATA: Final = Path(__file__).parents[3] / "book" / "capstone"

@@ -19,7 +19,7 @@ import safetensors.torch
 from scipy.special import softmax
 
 from biaslib import attribution, models, recipes, training
-from biaslib.book.course import scoring, sealing
+from biaslib.book.course import capstone
 from biaslib.store import stored
 
 SECRET = "a pool that everybody may look at"
@@ -42,7 +42,7 @@ PLACES = {
 
 def key(team: int) -> str:
     """Of the pictures and the recipe of one model: their values, and the training's where they are not the defaults."""
-    pictures, trained_on, *_ = sealing.assigned(SECRET, team)
+    pictures, trained_on, *_ = capstone.assigned(SECRET, team)
     config = trained_on.recipe.training
     fields = dataclasses.fields(config)
     chosen = {each.name: value for each in fields if (value := getattr(config, each.name)) != each.default}
@@ -62,7 +62,7 @@ def careful(answers: np.ndarray, target: np.ndarray, suspects: np.ndarray) -> tu
 @stored("capstone-pool")
 def measured(team: int) -> np.ndarray:
     """(6, 5): effect, what is seen of it, its standard error, the share of the map, and of right answers."""
-    pictures, trained_on, *_ = sealing.assigned(SECRET, team)
+    pictures, trained_on, *_ = capstone.assigned(SECRET, team)
     model, samples = recipes.load(trained_on.recipe), pictures.with_masks()
     answers = softmax(training.predict(model, samples.images), axis=1)[:, 1]
     labels = pictures.labels().to_numpy()[:, 1:].astype(float)
@@ -73,7 +73,7 @@ def measured(team: int) -> np.ndarray:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.safetensors"
         safetensors.torch.save_file({name: each.contiguous() for name, each in model.state_dict().items()}, file)
-        effects = scoring.exact_effects.compute((pictures, file, ""))
+        effects = capstone.exact_effects.compute((pictures, file, ""))
     right = np.mean((answers > 0.5) == labels[:, 0])
     return np.column_stack([effects, seen, error, shares, np.full(len(effects), right)])
 
@@ -90,7 +90,7 @@ def made() -> pd.DataFrame:
     rows = []
     for team, values in enumerate(measured.many(list(range(1, MODELS + 1))), start=1):
         table = pd.DataFrame(values.round(5), columns=["effect", "seen", "error", "share", "right"])
-        table.insert(0, "suspect", list(sealing.assigned(SECRET, team)[0].suspects))
+        table.insert(0, "suspect", list(capstone.assigned(SECRET, team)[0].suspects))
         table.insert(0, "model", team)
         rows.append(table.assign(recipe=key(team)))
     return pd.concat(rows, ignore_index=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from biaslib import models, recipes
-from biaslib.book.course import sealing
+from biaslib.book.course import capstone
 from biaslib.store import parallel
 from tests.book.course import players
 
@@ -27,14 +27,14 @@ def quickly(monkeypatch) -> list[recipes.Recipe]:
     class Train:
         def __call__(self, recipe):
             torch.manual_seed(recipe.data.seed % 2**32)
-            weights = models.build(sealing.TRAINING.architecture, sealing.TRAINING.outputs).state_dict()
+            weights = models.build(capstone.TRAINING.architecture, capstone.TRAINING.outputs).state_dict()
             # an objective's own tensor, as `recipes.train` gives it
             return {**weights, f"{recipes.CRITERION}weight": torch.ones(2)}
 
         def many(self, wanted):
             asked.extend(wanted)
 
-    monkeypatch.setattr(sealing, "PICTURES", 12)
+    monkeypatch.setattr(capstone, "PICTURES", 12)
     monkeypatch.setattr(recipes, "train", Train())
     return asked
 
@@ -49,7 +49,7 @@ def measured(teams: int) -> list[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["BIASLIB_STORE"] = f"{folder}/store"
         start = time.monotonic()
-        sealing.seal(SECRET, teams=teams, out=Path(folder) / "handout")
+        capstone.seal(SECRET, teams=teams, out=Path(folder) / "handout")
         minutes = (time.monotonic() - start) / 60
         size = sum(len(content) for content in files(Path(folder) / "handout").values())
     return [

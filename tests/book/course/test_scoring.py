@@ -14,8 +14,8 @@ import scipy.stats
 from scipy.special import softmax
 
 from biaslib import metrics, models, training
-from biaslib.book.course import scoring, sealing
-from biaslib.book.course.scoring import PARTS, SMALL, points, read_form, score
+from biaslib.book.course import capstone
+from biaslib.book.course.capstone import PARTS, SMALL, points, read_form, score
 from biaslib.chapters.blind_audit import CANDIDATES
 from biaslib.errors import BiaslibError
 from biaslib.statistics import interval
@@ -129,7 +129,7 @@ def test_a_pool_has_six_rows_a_model_with_the_key_of_its_recipe(monkeypatch):
     made = pool.made()
     assert list(made) == ["model", "suspect", "effect", "seen", "error", "share", "right", "recipe"]
     assert list(made["model"]) == [1] * 6 + [2] * 6
-    assert list(made["suspect"][6:]) == list(sealing.assigned(pool.SECRET, 2)[0].suspects)
+    assert list(made["suspect"][6:]) == list(capstone.assigned(pool.SECRET, 2)[0].suspects)
     np.testing.assert_allclose(made.loc[6:, "effect":"right"].to_numpy(float), numbers + 2, atol=1e-5)
     assert set(made["recipe"][6:]) == {pool.key(2)}
 
@@ -160,14 +160,14 @@ def test_the_page_includes_every_table():
 def test_the_pool_is_of_the_models_that_its_secret_gives_now():
     assert len(POOL) == 6 * pool.MODELS
     for team, model in POOL.groupby("model"):
-        assert list(model["suspect"]) == list(sealing.assigned(pool.SECRET, team)[0].suspects)
+        assert list(model["suspect"]) == list(capstone.assigned(pool.SECRET, team)[0].suspects)
         assert set(model["recipe"]) == {pool.key(team)}, "make the pool anew: python -m tests.book.course.pool"
     assert pool.FILE.stat().st_size < 200_000
 
 
 def test_a_key_is_of_the_recipe(monkeypatch):
     before = pool.key(1)
-    monkeypatch.setattr(sealing, "IMAGES", sealing.IMAGES + 2)
+    monkeypatch.setattr(capstone, "IMAGES", capstone.IMAGES + 2)
     assert pool.key(1) != before
 
 
@@ -216,7 +216,7 @@ def test_the_share_of_a_map_by_hand():
 def sealed(monkeypatch, tmp_path):
     """Two teams' sealed folders, and a folder for what they hand in."""
     quickly(monkeypatch)
-    sealing.seal(SECRET, teams=2, out=tmp_path / "handout")
+    capstone.seal(SECRET, teams=2, out=tmp_path / "handout")
     return tmp_path
 
 
@@ -234,13 +234,13 @@ def scored(folder, *, secret=SECRET, out="points"):
 
 
 def weights_of(folder, team):
-    return (folder / "handout" / team / sealing.WEIGHTS[0]).resolve()
+    return (folder / "handout" / team / capstone.WEIGHTS[0]).resolve()
 
 
 def test_the_exact_effects_are_those_of_another_implementation(sealed):
     """Of the suspects that are 0 or 1; those of degrees are drawn at their two values."""
-    pictures, *_ = sealing.assigned(SECRET, 2)
-    found = scoring.exact_effects.compute((pictures, weights_of(sealed, "team-02"), ""))
+    pictures, *_ = capstone.assigned(SECRET, 2)
+    found = capstone.exact_effects.compute((pictures, weights_of(sealed, "team-02"), ""))
     network = models.build("small", 2, weights=weights_of(sealed, "team-02"))
 
     def ask(images):
@@ -262,8 +262,8 @@ def test_a_class_is_scored_and_each_team_has_a_sheet(sealed, in_this_process):
     own = hand_in(sealed, "team-01")
     hand_in(sealed, "team-01", "rerun.csv")
     table = scored(sealed)
-    pictures, *_ = sealing.assigned(SECRET, 1)
-    effects = scoring.exact_effects.compute((pictures, weights_of(sealed, "team-01"), ""))
+    pictures, *_ = capstone.assigned(SECRET, 1)
+    effects = capstone.exact_effects.compute((pictures, weights_of(sealed, "team-01"), ""))
     stated = read_form(own / "form.csv", list(pictures.suspects))
     expected = points(stated, effects, again=stated)
     assert table.loc["team-01", list(PARTS)].to_dict() == pytest.approx(expected)
@@ -283,18 +283,18 @@ def test_a_sheet_says_what_was_planted(sealed, in_this_process):
         hand_in(sealed, team)
     scored(sealed)
     for number in (1, 2):
-        audited = sealing.assigned(SECRET, number)[1]
+        audited = capstone.assigned(SECRET, number)[1]
         sheet = (sealed / "points" / f"team-0{number}.md").read_text()
         assert ("Nothing was planted" in sheet) == (audited.strength == 0)
         assert (f"strength of {audited.strength:.2f}" in sheet) == (audited.strength > 0)
-    assert {sealing.assigned(SECRET, number)[1].strength == 0 for number in (1, 2)} == {True, False}
+    assert {capstone.assigned(SECRET, number)[1].strength == 0 for number in (1, 2)} == {True, False}
 
 
 def test_the_teachers_form_is_that_of_the_page():
     def rows(text):
         return [line for line in text.splitlines() if line.endswith(("| points |", " 10: |", " 5: |"))]
 
-    template = (Path(scoring.__file__).parent / "sheet.md.j2").read_text(encoding="utf-8")
+    template = (Path(capstone.__file__).parent / "sheet.md.j2").read_text(encoding="utf-8")
     assert rows(template) == rows(PAGE)
     assert sum(int(row.rsplit("of ", 1)[1].split(":")[0]) for row in rows(PAGE)[1:]) == 40
 
@@ -364,8 +364,8 @@ def test_a_row_of_the_pool_comes_again():
 @pytest.mark.slow
 def test_one_real_seal_can_be_audited_with_what_is_in_it(tmp_path, monkeypatch, in_this_process, capsys):
     start = time.monotonic()
-    (folder,) = sealing.seal(SECRET, teams=1, out=tmp_path / "handout")
-    a_model = (time.monotonic() - start) * parallel.cores() / len(sealing.WEIGHTS)  # seconds of a core
+    (folder,) = capstone.seal(SECRET, teams=1, out=tmp_path / "handout")
+    a_model = (time.monotonic() - start) * parallel.cores() / len(capstone.WEIGHTS)  # seconds of a core
     assert a_model * (12 + 2 * len(CANDIDATES)) / 2 < 15 * 60, "a class of twelve takes too long on two cores"
     monkeypatch.chdir(folder)
     text = (folder / "README.md").read_text()

@@ -12,8 +12,8 @@ import safetensors.torch
 from PIL import Image
 
 from biaslib import models, training
-from biaslib.book.course import sealing
-from biaslib.book.course.sealing import Planted, assigned, seal
+from biaslib.book.course import capstone
+from biaslib.book.course.capstone import Planted, assigned, seal
 from biaslib.chapters.blind_audit import CANDIDATES
 from biaslib.errors import BiaslibError
 from tests.book.course.sealed import SECRET, files, quickly
@@ -105,7 +105,7 @@ def test_a_recipe_is_of_the_pictures_and_of_nothing_that_is_measured():
 def test_a_folder_has_what_its_readme_says(quick, tmp_path):
     (folder,) = seal(SECRET, teams=1, out=tmp_path)
     names = {path.name for path in folder.iterdir()}
-    assert names == {*sealing.WEIGHTS, "README.md", "form.csv", "labels.csv", "prices.csv", "pictures", "masks"}
+    assert names == {*capstone.WEIGHTS, "README.md", "form.csv", "labels.csv", "prices.csv", "pictures", "masks"}
     text = (folder / "README.md").read_text()
     assert [name for name in names - {"README.md"} if f"`{name}" not in text] == []
     pictures, *_ = assigned(SECRET, 1)
@@ -136,8 +136,8 @@ def test_the_code_of_the_readme_opens_a_model(quick, tmp_path, monkeypatch):
     names = {}
     exec(code, names)
     assert names["probability"].shape == (12,)
-    state = safetensors.torch.load_file(folder / sealing.WEIGHTS[0])
-    network = models.build(sealing.TRAINING.architecture, sealing.TRAINING.outputs)
+    state = safetensors.torch.load_file(folder / capstone.WEIGHTS[0])
+    network = models.build(capstone.TRAINING.architecture, capstone.TRAINING.outputs)
     network.load_state_dict(state)
     no, yes = np.exp(training.predict(network, names["pictures"][:1])[0])
     assert names["probability"][0] == pytest.approx(yes / (no + yes))
@@ -158,7 +158,7 @@ def test_nothing_in_a_folder_says_what_the_secret_has_chosen(quick, tmp_path):
             if not name.endswith((".png", ".safetensors")):
                 assert [word for word in words if word in content.lower()] == [], name
         assert all(kinds(found[name]) == {b"IHDR", b"IDAT", b"IEND"} for name in found if name.endswith(".png"))
-        for name in sealing.WEIGHTS:
+        for name in capstone.WEIGHTS:
             length = struct.unpack("<Q", found[name][:8])[0]
             header = json.loads(found[name][8 : 8 + length])
             assert set(header) == set(models.build("small", 2).state_dict())  # neither metadata nor an objective's own

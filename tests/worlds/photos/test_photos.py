@@ -1,5 +1,7 @@
 """The paper's two data sets made of photos, on drawn rectangles in the official layouts."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,8 @@ from biaslib import metrics, worlds
 from biaslib.errors import BiaslibError
 from biaslib.worlds import photos
 from tests import layouts
+
+pytestmark = pytest.mark.usefixtures("store_of_the_module")
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +26,7 @@ def root(tmp_path_factory):
     return folder
 
 
+@functools.cache
 def pets(root, split="train", **options):
     return photos.PetPhotos(split, root=root, **options)
 
