@@ -40,14 +40,14 @@ def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> 
     images, rng = _Images.of(answered, answered.labels, answered.predicted), np.random.default_rng(seed)
     train = None if answered.train is None else _Images.of(answered, answered.train, answered.train).counts()
     # one permutation, and one draw, serves all groups
-    chance = np.full((max(permutations, 1), len(answered.groups), len(_KINDS)), np.nan)
+    permuted, n = [], len(images.truth)
     with progress(permutations, "permuting answers", "permutation", leave=False) as bar:
-        for row in chance[:permutations]:
-            row[:] = _measured(images.permuted(rng).counts(), train)[1][..., 0]
+        for _ in range(permutations):
+            permuted.append(images.permuted(rng).counts())
             bar.update(1)
-    n, draws = len(images.truth), min(permutations, _BOOTSTRAP)
-    drawn = [_measured(images.take(rng.integers(n, size=n)).counts(), train)[1] for _ in range(draws)]
-    of_draws = np.array(drawn).reshape(-1, *chance.shape[1:], 2)
+    drawn = [images.take(rng.integers(n, size=n)).counts() for _ in range(min(permutations, _BOOTSTRAP))]
+    shape = (-1, len(answered.groups), 5, 2)
+    chance, of_draws = (_measured(np.reshape(counts, shape), train)[1] for counts in (permuted, drawn))
     rates, changes = _measured(images.counts(), train)
     known, clusters = (answered.labels, answered.clusters) if answered.train is None else (answered.train, None)
     rows = []
@@ -58,12 +58,13 @@ def amplification(answered: LabelledImages, *, permutations: int, seed: int) -> 
                 Interval(float(changes[at, kind, part]), *percentile_ends(of_draws[:, at, kind, part]), n)
                 for part in (0, 1)
             )
-            by_chance, rate = chance[:, at, kind], rates[at, kind, ::-1, ::-1].T.ravel()
+            by_chance, rate = chance[:, at, kind, 0], rates[at, kind, ::-1, ::-1].T.ravel()
+            middle = by_chance.mean() if permutations else np.nan
             # on both sides of what as many errors do to labels that are tied: they bring the groups closer together
-            far = np.abs(by_chance - by_chance.mean()) >= np.abs(shift.estimate - by_chance.mean()) - 1e-12
+            far = np.abs(by_chance - middle) >= np.abs(shift.estimate - middle) - 1e-12
             p = (1 + far.sum()) / (1 + permutations) if permutations else np.nan
             shown = signed if tie.low > 0 or tie.high < 0 else np.nan
-            rows.append((group.name, _KINDS[name], *rate.tolist(), shift, by_chance.mean(), p, shown))
+            rows.append((group.name, _KINDS[name], *rate.tolist(), shift, middle, p, shown))
     columns = ["group", "direction", "said_in", "labelled_in", "said_out", "labelled_out"]
     return pd.DataFrame(rows, columns=[*columns, "shift", "unrelated errors", "p", "signed"])
 
@@ -102,22 +103,22 @@ class _Images:
 
 
 def _measured(counts: np.ndarray, train: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Of counts (groups, 5, 2), as `bias_amplification` has them for one attribute, beside training's or their own.
+    """Of counts (..., 5, 2), as `bias_amplification` has them for one attribute, beside training's or their own.
 
-    (groups, kinds, 2, 2) the rates before and after, outside each group and in it; (groups, kinds, 2) the change in the
-    group beside that outside it, and the mean signed change; NaN without images that are labelled yes, in the group or
-    outside it.
+    (..., kinds, 2, 2) the rates before and after, outside each group and in it; (..., kinds, 2) the change in the group
+    beside that outside it, and the mean signed change; NaN without images that are labelled yes, or on either side.
     """
-    trained, rates, means = counts if train is None else train, [], []
+    both = np.array(np.broadcast_arrays(counts if train is None else train, counts))
+    (trained, tested), rates, means = np.moveaxis(both, (-2, -1), (1, 2)), [], []  # (5, 2, ...)
     for column, kind in enumerate(_KINDS, start=2):
-        rule = Rule(kind, "test", "1/G", np.stack([trained[:, 0].T, counts[:, 0].T]))
-        sides = trained[:, 1].T, counts[:, 1].T, counts[:, column].T
+        rule = Rule(kind, "test", "1/G", np.stack([trained[0], tested[0]]))
+        sides = trained[1], tested[1], tested[column]
         rates.append(rule.rates(*sides))
         outside, inside = np.nan_to_num(np.subtract(*rates[-1][::-1]))
         change, positive = rule.changes(*sides)
         signed = np.nan_to_num(np.where(positive | (kind == "undirected"), change, -change))
         apart = inside - outside if kind == "group_to_attribute" else inside
         means.append((apart, signed.sum(axis=0) if kind == "undirected" else signed.mean(axis=0)))
-    there = (counts[:, 0].min(axis=1) > 0) & (counts[:, 1].max(axis=1) > 0)
-    changes = np.where(there[:, None, None], np.moveaxis(np.array(means), 2, 0), np.nan)
-    return np.moveaxis(np.array(rates), 3, 0), changes
+    there = (tested[0].min(axis=0) > 0) & (tested[1].max(axis=0) > 0)
+    changes = np.where(there[..., None, None], np.moveaxis(np.array(means), (0, 1), (-2, -1)), np.nan)
+    return np.moveaxis(np.array(rates), (0, 1, 2), (-3, -2, -1)), changes

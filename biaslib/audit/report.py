@@ -150,8 +150,6 @@ def _mistakes(mistakes: Shown, images: np.ndarray, name: str) -> figures.HtmlFig
 
 def _padded(values: np.ndarray, row: int, columns: int) -> np.ndarray:
     """Rows of so many columns: a sheet of few pictures would show them very large."""
-    if row == columns:
-        return values
     blank = np.full((columns - row, *values.shape[1:]), 253 if values.dtype == np.uint8 else 0, values.dtype)
     return np.concatenate([values[:row], blank, values[row:], blank])
 

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from biaslib.errors import BiaslibError
 from biaslib.store.files import beside
 
 
+@cache
 def templates(room: str, **options: Any) -> jinja2.Environment:
     """The templates beside the modules of a room; a name that one of them is not given is an error."""
     loader, strict = jinja2.PackageLoader("biaslib", room), jinja2.StrictUndefined

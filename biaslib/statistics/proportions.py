@@ -1,6 +1,7 @@
 """A share, the difference of two, such as the accuracies of two groups: interval, test, and what that test can see."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -170,7 +171,7 @@ def share_p_values(hits_a: Any, n_a: int, hits_b: Any, n_b: int) -> np.ndarray:
     rare = (min(n_a, n_b) * np.minimum(pooled, 1 - pooled) < _EXACT_BELOW) & (spread > 0)
     for hits in np.unique((a + b)[rare]):
         places = rare & (a + b == hits)
-        p[places] = _fisher(a[places], int(hits), n_a, total)
+        p[places] = _fisher(int(hits), n_a, total)[a[places] - max(0, hits - n_b)]
     return p
 
 
@@ -248,13 +249,14 @@ def _likely(n: int, share: float) -> np.ndarray:
     return np.arange(max(0, int(n * share - reach)), min(n, int(np.ceil(n * share + reach))) + 1)
 
 
-def _fisher(hits_a: np.ndarray, hits: int, n_a: int, total: int) -> np.ndarray:
-    """Two-sided p of the counts in the first group, given all margins: all that is at most as likely."""
+@lru_cache(maxsize=512)  # a search for a gap asks for the same again and again
+def _fisher(hits: int, n_a: int, total: int) -> np.ndarray:
+    """Two-sided p of each count that the first group may have, given all margins: all that is at most as likely."""
     possible = np.arange(max(0, hits - (total - n_a)), min(hits, n_a) + 1)
     likely = scipy.stats.hypergeom.pmf(possible, total, hits, n_a)
-    own = likely[hits_a - possible[0]]
-    # equal probabilities differ by rounding
-    return np.minimum((likely * (likely <= own[:, None] * (1 + 1e-7))).sum(axis=1), 1.0)
+    ordered = np.sort(likely)
+    as_likely = np.searchsorted(ordered, likely * (1 + 1e-7), side="right")  # equal ones differ by rounding
+    return np.minimum(np.cumsum(ordered)[as_likely - 1], 1.0)
 
 
 def _check_sizes(*sizes: int) -> None:

@@ -36,6 +36,7 @@ CONFIG_LENGTH = 2000  # characters of a configuration, in words, that a record k
 _SEALED = ("decoded", "checkpoints")  # folders of files that carry their checksum themselves
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what a damaged record may raise
 _LIBRARIES = ("biaslib", "torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
+_version = functools.cache(importlib.metadata.version)
 _waited = ContextVar("waited", default=0.0)  # seconds so far, of each thread
 
 
@@ -179,7 +180,7 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), **dict.fromkeys(_LIBRARIES, "not installed")}
     for library in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[library] = importlib.metadata.version(library)
+            found[library] = _version(library)
     return found
 
 

@@ -25,8 +25,8 @@ def schema():
     return jsonschema.Draft202012Validator(shipped)
 
 
-@pytest.fixture(autouse=True)
-def _every_audit_follows_the_schema(schema, monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def _every_audit_follows_the_schema(schema):
     as_json = audit.Audit.to_json  # a test may put another in its place
 
     def made(**parts):
@@ -34,7 +34,9 @@ def _every_audit_follows_the_schema(schema, monkeypatch):
         schema.validate(json.loads(json.dumps(as_json(found), allow_nan=False)))
         return found
 
-    monkeypatch.setattr("biaslib.audit.running.Audit", made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("biaslib.audit.running.Audit", made)
+        yield
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from biaslib.audit.inputs import Binary, LabelledImages
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Spots, draw, honest, under_audit
 
+pytestmark = pytest.mark.usefixtures("store_of_the_module")
+
 QUICK = {"permutations": 19}
 
 

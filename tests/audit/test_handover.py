@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from functools import cache
 
 import jsonschema
 import markdown_it
@@ -37,6 +38,12 @@ def audited(labels=None, **given):
     return audit.run(**(asked | QUICK | given))
 
 
+@cache
+def plain():
+    """The audit of that table; several tests read it, none changes it."""
+    return audited()
+
+
 def command(tmp_path, monkeypatch, capsys, labels, *words):
     """Exit code, and what stands on standard error."""
     labels.to_csv(tmp_path / "labels.csv", index=False)
@@ -50,7 +57,7 @@ def command(tmp_path, monkeypatch, capsys, labels, *words):
 
 @pytest.fixture(scope="module")
 def document():
-    return json.loads(json.dumps(audited().to_json()))
+    return json.loads(json.dumps(plain().to_json()))
 
 
 def spoiled(document, change):
@@ -169,7 +176,7 @@ def tables_of(text):
 
 
 def test_card_and_annex_hold_the_numbers_of_the_audit_with_intervals_and_n():
-    found = audited()
+    found = plain()
     for text in report.cards(found).values():
         rows, _ = tables_of(text)
         for gap in found.tables["gaps"].to_dict("records"):
@@ -188,7 +195,7 @@ def test_card_and_annex_hold_the_numbers_of_the_audit_with_intervals_and_n():
 
 
 def test_the_sections_are_those_that_are_asked_for():
-    card, annex = report.cards(audited()).values()
+    card, annex = report.cards(plain()).values()
     mitchell = ("Model details", "Intended use", "Factors", "Metrics", "Evaluation data", "Training data",
                 "Quantitative analyses", "Ethical considerations", "Caveats and recommendations")  # fmt: skip
     assert re.findall(r"^## (.+)$", card, re.MULTILINE) == list(mitchell)
@@ -208,7 +215,7 @@ def test_no_name_or_label_becomes_markdown():
     labels = table().rename(columns={"old": EVIL})
     labels["cat"], labels["said"] = (labels[name].map({0: "[1](u)", 1: EVIL}) for name in ("cat", "said"))
     found = audited(labels, groups=EVIL, title=EVIL, author=EVIL)
-    plain_rows = [len(row) for row in tables_of(report.cards(audited())["annex.md"])[0]]
+    plain_rows = [len(row) for row in tables_of(report.cards(plain())["annex.md"])[0]]
     for name, text in report.cards(found).items():
         body = text.split("---\n", 2)[2] if name == "model_card.md" else text
         rows, tokens = tables_of(body)
@@ -227,7 +234,7 @@ def test_the_command_stops_a_pipeline_where_it_is_asked_to(tmp_path, monkeypatch
         tmp_path, monkeypatch, capsys, table(), "--fail-on", "finding", "--title", "T", "--author", "P"
     )
     assert code == 3
-    count = len(audited().findings)
+    count = len(plain().findings)
     assert said.splitlines()[-1] == f"biaslib: stopped as --fail-on finding asks: {count} found."
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["settings"]["title"] == "T"
     assert (tmp_path / "out" / "report.html").is_file()
@@ -247,7 +254,7 @@ def test_quiet_reports_stop_no_pipeline(tmp_path, monkeypatch, capsys):
 
 
 def test_a_gap_stops_a_pipeline_by_its_whole_interval():
-    found = audited()
+    found = plain()
     ends = [abs(end) for gap in found.tables["visible"]["gap"] for end in (gap.low, gap.high)]
     assert findings.failure(found, min(ends) - 1e-9).count("the gap of") == 2
     assert findings.failure(found, max(min(ends[:2]), min(ends[2:])) + 1e-9) == ""
@@ -284,9 +291,9 @@ def test_a_comparison_by_hand():
     )
     assert {f.kind for f in found.findings} >= {"larger gap", "gap"}
     assert {f.kind for f in other.findings} == {"smaller gap"}
-    assert found.numbers["tests"] == audited().numbers["tests"] + 2
+    assert found.numbers["tests"] == plain().numbers["tests"] + 2
     assert findings.failure(other, None) == ""
-    assert found.key not in (other.key, audited().key)
+    assert found.key not in (other.key, plain().key)
     sentence = next(f.sentence for f in found.findings if f.kind == "larger gap")
     assert re.match(
         r"(not )?cat: the gap from not old to old is −\d+\.\d points here and .\d+\.\d points for what", sentence
@@ -378,8 +385,9 @@ def test_trainings_by_hand(schema):
         assert row["mean"].estimate == pytest.approx((own + theirs.sum()) / 4)
         assert row["mean"].low < theirs.mean() < row["mean"].high
     # it is described, and changes no test
-    pd.testing.assert_frame_equal(found.tables["gaps"], audited(labels).tables["gaps"])
-    assert found.key != audited(labels).key
+    single = audited(labels)
+    pd.testing.assert_frame_equal(found.tables["gaps"], single.tables["gaps"])
+    assert found.key != single.key
     assert found.settings["trained again"] == "before, fair, worse"
     assert "Another seed gives another model" in audit.page(found)
     schema.validate(found.to_json())

@@ -15,7 +15,7 @@ def browser():
 
 
 @pytest.fixture
-def report(spots, tmp_path, browser):
+def report(spots, tmp_path, store_of_the_module, browser):
     audit.run(
         model=both(), data=spots / "images", labels=spots / "labels.csv", target="green", groups=["red", "random"],
         masks=spots / "masks", unwanted=["spot"], train_labels=spots / "labels.csv", output=0, group_outputs=[1, 1],

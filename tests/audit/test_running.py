@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from importlib import resources
 
 import numpy as np
@@ -26,6 +27,9 @@ from biaslib.audit.inputs import Binary
 from biaslib.errors import BiaslibError
 from tests.audit.subjects import PLAIN, Plain, Spots, biased, both, draw, honest
 
+# what one test has asked a model, the others find
+pytestmark = pytest.mark.usefixtures("store_of_the_module")
+
 # fewer permutations than in a real audit
 QUICK = {"permutations": 19}
 
@@ -34,6 +38,19 @@ def audited(spots, model=None, **given):
     asked = {"data": spots / "images", "labels": spots / "labels.csv", "target": "green", "groups": ["red"]} | QUICK
     asked |= {"masks": spots / "masks", "unwanted": ["spot"]} | PLAIN if model is not None else {}
     return audit.run(model=model, **(asked | given))
+
+
+@cache
+def of_biased(spots):
+    """The biased model's audit; several tests read it, none changes it."""
+    return audited(spots, biased())
+
+
+@cache
+def of_honest(spots, *, corrected=True):
+    """The honest model's audit about two groups, and its page, likewise."""
+    found = audited(spots, honest(), corrected=corrected, groups=["red", "random"])
+    return found, audit.page(found)
 
 
 def test_a_planted_bias_is_found_in_the_right_group_and_the_right_region(spots):
@@ -55,20 +72,19 @@ def test_a_planted_bias_is_found_in_the_right_group_and_the_right_region(spots):
 
 
 def test_its_honest_twin_is_quiet_and_the_page_says_what_could_have_been_seen(spots):
-    found = audited(spots, honest(), groups=["red", "random"])
+    found, page = of_honest(spots)
     assert found.findings == ()
-    page = audit.page(found)
     assert "Nothing that these images can tell from chance" in page
     assert re.search(r"A gap would have had to be [\d.]+ to [\d.]+ points", page)
 
 
 def test_correction_is_on_unless_turned_off(spots):
-    on, off = (audited(spots, honest(), corrected=corrected, groups=["red", "random"]) for corrected in (True, False))
+    (on, page), (off, plain_page) = (of_honest(spots, corrected=corrected) for corrected in (True, False))
     np.testing.assert_array_equal(off.tables["gaps"]["p"], off.tables["gaps"]["p corrected"])
     corrected, plain = on.tables["gaps"]["p corrected"], off.tables["gaps"]["p"]
     assert ((corrected > plain) | (plain == 1)).all()
     assert on.tables["visible"]["smallest"].iloc[0] > off.tables["visible"]["smallest"].iloc[0]
-    said = [audit.page(found) for found in (on, off)]
+    said = [page, plain_page]
     levels = [found.settings["confidence of outcomes"] for found in (on, off)]
     assert levels == [f"{1 - 0.05 / on.numbers['tests']:.2%}", "95.00%"]
     for page, level in zip(said, levels, strict=True):
@@ -90,7 +106,7 @@ def test_predictions_need_neither_model_nor_images(spots):
     told = audit.run(
         labels=labels.assign(said=labels["red"]), target="green", groups="red", predictions="said", **QUICK
     )
-    asked = audited(spots, biased())
+    asked = of_biased(spots)
     for name in ("counts", "accuracies", "gaps"):
         columns = [column for column in told.tables[name] if not column.startswith("p")]
         pd.testing.assert_frame_equal(told.tables[name][columns], asked.tables[name][columns])
@@ -99,8 +115,8 @@ def test_predictions_need_neither_model_nor_images(spots):
 
 
 def test_a_report_says_how_often_such_reports_were_wrong(spots):
-    maps, plain = (audited(spots, honest(), corrected=corrected) for corrected in (True, False))
-    page, first = audit.page(maps), maps.tables["error_rates"].iloc[0]
+    (maps, page), (plain, plain_page) = (of_honest(spots, corrected=corrected) for corrected in (True, False))
+    first = maps.tables["error_rates"].iloc[0]
     sentence = (
         f"{first['false alarms']} reports like this one found something that many more pictures did not confirm: a "
         f"false alarm. About {first['accused']} models whose training pictures had no bias they found something, "
@@ -115,7 +131,7 @@ def test_a_report_says_how_often_such_reports_were_wrong(spots):
     assert page.index(sentence) < page.index("<details><summary>How often") < page.index('id="trust"')
     # the rates are of corrected reports
     assert "error_rates" not in plain.tables
-    assert "reports like this one" not in audit.page(plain)
+    assert "reports like this one" not in plain_page
     labels = pd.read_csv(spots / "labels.csv")
     alone = audit.run(labels=labels, target="green", groups="red", predictions="random", **QUICK)
     assert "of them by their maps alone" not in audit.page(alone)
@@ -205,7 +221,8 @@ def test_pictures_prepared_by_a_guess_are_said_to_be_before_anything_else(spots,
     torch.manual_seed(0)
     torch.save(timm.create_model("resnet10t", num_classes=2).state_dict(), tmp_path / "own.pth")
     asked = ["--model", "resnet10t", "--weights", tmp_path / "own.pth", "--data", spots / "images", "--size", 32]
-    asked += ["--labels", spots / "labels.csv", "--target", "green", "--group", "red", "--permutations", 19]
+    pd.read_csv(spots / "labels.csv")[:24].to_csv(tmp_path / "labels.csv", index=False)
+    asked += ["--labels", tmp_path / "labels.csv", "--target", "green", "--group", "red", "--permutations", 19]
     colours = ["--mean", 0.5, 0.5, 0.5, "--std", 0.5, 0.5, 0.5]
     sentence = (
         "Pictures were prepared with mean 0.485 0.456 0.406, std 0.229 0.224 0.225, size 32 and crop 0.875 (crop, "
@@ -230,9 +247,10 @@ def test_pictures_prepared_by_a_guess_are_said_to_be_before_anything_else(spots,
     ["--mean 0.5,0.25,0 --std 1,1,0.5", "--mean=0.5,0.25,0 --std=1,1,0.5", "--mean 0.5, 0.25, 0 --std 1 1 0.5"],
 )
 def test_colours_are_written_with_commas_or_spaces(spots, tmp_path, monkeypatch, colours):
-    out = tmp_path / "out"
+    out, labels = tmp_path / "out", tmp_path / "labels.csv"
+    pd.read_csv(spots / "labels.csv")[:24].to_csv(labels, index=False)
     words = f"biaslib audit --model tests.audit.subjects:honest --data {spots / 'images'} --size 32 {colours} --squash"
-    words += f" --labels {spots / 'labels.csv'} --target green --group red --permutations 19 --out {out}"
+    words += f" --labels {labels} --target green --group red --permutations 19 --out {out}"
     monkeypatch.setattr(sys, "argv", words.split())
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -272,7 +290,7 @@ def test_of_two_models_each_whose_preparation_was_a_guess_is_named(spots, tmp_pa
 
 
 def test_the_page_begins_with_plain_shares_and_says_which_way_a_gap_is_signed(spots):
-    found = audited(spots, biased())
+    found = of_biased(spots)
     page, rows = audit.page(found), found.tables["gaps"].set_index("among")
     shares = [f"{of}: {rows['right_in'][of]:.1%} for red, {rows['right_out'][of]:.1%} for not red" for of in rows.index]
     assert page.index('class="headline"') < page.index("; ".join(shares)) < page.index("What was found")
@@ -362,7 +380,7 @@ def test_a_region_is_a_finding_only_against_its_role(spots):
     assert neutral.tables["regions"]["p"].isna().all()
     assert any("was not said, so it is described and not tested" in reason for reason in neutral.unmeasured)
     # a family is not enlarged by what is not tested
-    assert neutral.numbers["tests"] == audited(spots, biased()).numbers["tests"] - 1
+    assert neutral.numbers["tests"] == of_biased(spots).numbers["tests"] - 1
 
 
 @pytest.mark.parametrize(
@@ -579,7 +597,7 @@ def test_a_vision_transformer_has_maps_by_rollout(spots, transformer):
 
 @pytest.mark.parametrize("way", ["integrated-gradients", "occlusion"])
 def test_maps_without_a_split_find_the_planted_spot(spots, way):
-    found = audited(spots, Plain(biased()), attribution=way, labels=pd.read_csv(spots / "labels.csv")[:80])
+    found = audited(spots, Plain(biased()), attribution=way, labels=pd.read_csv(spots / "labels.csv")[:40])
     assert [finding.of for finding in found.findings if finding.kind == "region"] == ["spot"]
     assert ("integrated gradients" in audit.page(found)) == (way == "integrated-gradients")
     assert ("The maps are occlusion" in audit.page(found)) == (way == "occlusion")
@@ -602,7 +620,7 @@ class Coloured(nn.Module):
 
 
 def test_maps_of_a_named_layer_find_the_planted_spot(spots, refusal):
-    labels = pd.read_csv(spots / "labels.csv")[:80]
+    labels = pd.read_csv(spots / "labels.csv")[:40]
     found = audited(spots, Coloured(), layer="red", labels=labels)
     assert (found.subject["maps"], found.subject["layer of maps"]) == ("grad-cam", "red")
     assert [finding.of for finding in found.findings if finding.kind == "region"] == ["spot"]
@@ -632,8 +650,8 @@ def test_the_command_takes_an_attribution(spots, refusal):
 
 
 def test_the_page_says_that_intervals_are_not_corrected(spots):
-    found = audited(spots, honest(), groups=["red", "random"])
-    gaps = next(caption for caption in read(audit.page(found)).tables if caption.startswith("Accuracy in the group"))
+    _, page = of_honest(spots)
+    gaps = next(caption for caption in read(page).tables if caption.startswith("Accuracy in the group"))
     assert "Each interval is about its gap alone" in gaps
     assert "correction of p: Holm" in gaps
 

@@ -18,7 +18,10 @@ from biaslib.statistics import holm
 from tests.audit.subjects import PLAIN, both
 from tests.audit.test_running import read
 
+pytestmark = pytest.mark.usefixtures("store_of_the_module")
+
 N = 400
+ENOUGH = 199  # permutations for a test of every amplification
 TESTED = ("gaps", "amplification")
 FILES = [f"{row:03d}.png" for row in range(N)]
 
@@ -33,7 +36,7 @@ def table(seed=0):
 
 def audited(**given):
     asked = {"labels": table(), "target": ["cat", "tall"], "predictions": ["said_cat", "said_tall"]}
-    return audit.run(**(asked | {"groups": "old", "permutations": 199} | given))
+    return audit.run(**(asked | {"groups": "old", "permutations": 19} | given))
 
 
 def measured(found, name):
@@ -43,12 +46,12 @@ def measured(found, name):
 
 @pytest.fixture(scope="module")
 def found():
-    return audited()
+    return audited(permutations=ENOUGH)
 
 
 @pytest.fixture(scope="module")
 def alone():
-    return [audited(target=name, predictions=f"said_{name}") for name in ("cat", "tall")]
+    return [audited(target=name, predictions=f"said_{name}", permutations=ENOUGH) for name in ("cat", "tall")]
 
 
 def test_each_target_is_measured_as_if_it_were_alone(found, alone):
@@ -133,7 +136,7 @@ def test_pictures_masks_and_features_are_read_once_for_all_targets(spots, monkey
 
 
 def test_a_list_of_one_target_is_that_target(alone):
-    one = audited(target=["cat"], predictions=["said_cat"])
+    one = audited(target=["cat"], predictions=["said_cat"], permutations=ENOUGH)
     assert one.to_json() == alone[0].to_json()
     assert "further" not in one.to_json()
     assert one.answers.equals(alone[0].answers)
@@ -155,7 +158,7 @@ def test_one_table_may_have_a_column_a_target(found, tmp_path):
 
 
 def test_the_files_hold_every_target(found, schema, tmp_path):
-    again = audited(out=tmp_path / "out")
+    again = audited(out=tmp_path / "out", permutations=ENOUGH)
     assert again.key == found.key
     values = json.loads((tmp_path / "out" / "audit.json").read_text())
     schema.validate(values)
@@ -212,7 +215,7 @@ def test_the_cards_hold_every_target(found, alone):
 
 
 def test_what_the_command_says_and_when_it_stops_are_about_every_target():
-    swapped = audited(target=["tall", "cat"], predictions=["said_tall", "said_cat"])
+    swapped = audited(target=["tall", "cat"], predictions=["said_tall", "said_cat"], permutations=ENOUGH)
     assert swapped.findings == ()
     assert swapped.conclusions()[0].startswith("tall: nothing that these images can tell from chance")
     assert any(sentence.startswith("not cat: ") for sentence in swapped.conclusions())
@@ -279,7 +282,8 @@ def test_a_report_never_lies_over_one_of_several_tables_of_predictions(tmp_path,
 
 
 def test_sequences_of_any_kind_are_one_for_each_target(found, spots):
-    again = audited(target=pd.Index(["cat", "tall"]), predictions=np.array(["said_cat", "said_tall"]))
+    asked = {"target": pd.Index(["cat", "tall"]), "predictions": np.array(["said_cat", "said_tall"])}
+    again = audited(permutations=ENOUGH, **asked)
     assert again.key == found.key
     asked = {"data": spots / "images", "labels": pd.read_csv(spots / "labels.csv")[:20], "groups": "random"}
     asked |= {"target": pd.Series(["green", "red"]), "model": both(), "threshold": 0.0, "permutations": 19, **PLAIN}
