@@ -1,10 +1,14 @@
-"""The notebooks' kernels: on Linux, copies of one process that took seconds to import what nearly every page needs."""
+"""The notebooks' kernels: on Linux, copies of one process that took seconds to import what nearly every page needs.
+
+The first of a command is a process of its own, as one page alone needs less than all of that.
+"""
 
 import atexit
 import contextlib
 import functools
 import gc
 import importlib
+import itertools
 import json
 import os
 import select
@@ -25,6 +29,7 @@ _IMPORTED += ["distributed", "ipywidgets", "sklearn.linear_model", "timm"]
 _OF_A_KERNEL = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 # at its end all that was registered is done, but nothing taken apart, which takes each kernel most of a second
 _SERVE = f"import atexit, os; atexit.register(os._exit, 0); from {__name__} import serve; serve()"
+_BEGUN = itertools.count()
 _ONE_AT_A_TIME = threading.Lock()  # the pages of a build begin in threads of one process
 # what a kernel, or the event loop of a Dask client in it, logs has no place on a page
 _QUIET = (
@@ -45,10 +50,13 @@ def manager(environment: Mapping[str, str], connection: Path) -> type:
     # the bars, the store and the threads are the page's own; what libraries read as they are imported is not
     shared = {k: v for k, v in environment.items() if not k.startswith(("BIASLIB_", "OMP_", "MKL_", "OPENBLAS_"))}
     with _ONE_AT_A_TIME:  # and before free ports are chosen: a kernel that begins seconds later may find them taken
-        server = _server(tuple(shared.items())) if hasattr(os, "pidfd_open") else None
+        copied = next(_BEGUN) and hasattr(os, "pidfd_open")
+        server = _server(tuple(shared.items())) if copied else None
 
     class ThisInterpreter(AsyncKernelManager):
-        kernel_spec = KernelSpec(argv=command, display_name="Python 3", language="python", env=dict(environment))
+        kernel_spec = KernelSpec(
+            argv=command, display_name="Python 3", language="python", env={**environment, **_OF_A_KERNEL}
+        )
         connection_file = str(connection)
 
         async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:

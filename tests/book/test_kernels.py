@@ -1,5 +1,6 @@
 """Kernels begin where the slow imports are done, and are otherwise as a new process would be."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -20,7 +21,21 @@ def printed(project: Project, name: str, **options) -> list[str]:
     return ["".join(output["text"]) for output in outputs]
 
 
+@pytest.fixture
+def second(monkeypatch):
+    """What begins next is not the first kernel of its process."""
+    monkeypatch.setattr(kernels, "_BEGUN", itertools.count(1))
+
+
+def test_one_page_alone_has_a_process_that_imported_nothing_for_it(project, monkeypatch):
+    monkeypatch.setattr(kernels, "_BEGUN", itertools.count())
+    monkeypatch.setattr(kernels, "_server", None)
+    write_notebook(project, "one", "import os, sys\nprint('torch' in sys.modules, os.getppid())")
+    assert printed(project, "one") == [f"False {os.getpid()}\n"]
+
+
 @FORKED
+@pytest.mark.usefixtures("second")
 def test_two_pages_share_what_imported_torch_and_nothing_else(project, monkeypatch):
     tell = (
         "import os, sys\nleft = 1\n"
@@ -31,15 +46,16 @@ def test_two_pages_share_what_imported_torch_and_nothing_else(project, monkeypat
     monkeypatch.setenv("ONE", "first")
     first = printed(project, "one")
     monkeypatch.delenv("ONE")
-    left, second = printed(project, "two")
+    left, other = printed(project, "two")
     imported, parent, *rest = first[0].split()
     assert (imported, rest) == ("True", ["first", os.devnull])
     assert left == "False\n"
-    assert second.split() == ["True", parent, "None", os.devnull]
+    assert other.split() == ["True", parent, "None", os.devnull]
     assert int(parent) != os.getpid()
 
 
 @FORKED
+@pytest.mark.usefixtures("second")
 def test_pages_with_other_numbers_of_threads_share_it_too(project):
     """The numbers are set in what was imported with another one, torch and the algebra of numpy."""
     tell = (
