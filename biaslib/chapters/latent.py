@@ -14,7 +14,7 @@ from biaslib.chapters import face_generators
 from biaslib.chapters.attribute_models import Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.errors import BiaslibError, check_number, refused
-from biaslib.gan.counterfactuals import Direction, as_matrix, attribute_direction, orthogonalised
+from biaslib.gan.directions import Direction, as_matrix, attribute_direction, orthogonalised
 from biaslib.store import fingerprint, stored
 from biaslib.store.files import beside
 from biaslib.worlds.faces import HAIR_COLOURS, STRENGTH, Faces

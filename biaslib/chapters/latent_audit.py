@@ -16,7 +16,8 @@ from biaslib.chapters.attribute_models import EvaluationFaces, Experiment
 from biaslib.chapters.face_generators import GeneratorSetup
 from biaslib.chapters.latent import CodeRequest
 from biaslib.errors import BiaslibError, check_known, refused
-from biaslib.gan.counterfactuals import draw, latent_codes, project_out, random_directions, traversal
+from biaslib.gan.counterfactuals import draw, latent_codes, traversal
+from biaslib.gan.directions import project_out, random_directions
 from biaslib.recipes import load, train
 from biaslib.store import stored
 from biaslib.worlds.faces import Faces

@@ -20,7 +20,8 @@ from biaslib.chapters.latent import (
     labelled_codes,
 )
 from biaslib.errors import BiaslibError
-from biaslib.gan.counterfactuals import attribute_direction, draw, latent_codes
+from biaslib.gan.counterfactuals import draw, latent_codes
+from biaslib.gan.directions import attribute_direction
 from biaslib.gan.training import encoded
 from biaslib.worlds.faces import STRENGTH, Faces
 from tests.chapters.judges import Judge

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslib.errors import BiaslibError
-from biaslib.gan.counterfactuals import (
+from biaslib.gan.directions import (
     _matched,
     as_matrix,
     attribute_direction,

@@ -13,7 +13,7 @@ from biaslib.chapters import face_generators, latent, rating
 from biaslib.chapters.latent_audit import DirectionAudit, target_classifiers
 from biaslib.errors import BiaslibError
 from biaslib.gan import counterfactuals
-from biaslib.gan.counterfactuals import attribute_direction
+from biaslib.gan.directions import attribute_direction
 from biaslib.metrics import sensitivity
 from biaslib.statistics import Interval
 
