@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MIME = "application/vnd.biaslib.recorded+json"
 # the larger the scale, the sooner a page shows it
-ALL = "all"
+ALL = "*"
 _PRESETS = ("paper", "gpu", "real", "standard", "quick", "smoke")
 
 
@@ -47,12 +47,13 @@ def data(name: str, **counts: int) -> None:
 def get(notebook: str, preset: str | None = None) -> dict[str, Any] | None:
     """The record of an earlier run of a preset, or None; without a preset of the largest scale there is.
 
-    With the preset `ALL` it is all of a notebook's records as one, where a record of tables is made in parts.
+    A preset with a star, "real*" or `ALL`, is all of a notebook's records that it fits as one: a record of tables that
+    is made in parts.
     `values` (name -> what `put` was given, tables as DataFrames), `preset`, `parameters`, `data` (name -> counts),
     `device`, `date`, `commit`, `seconds` and `versions`. A record that cannot be read is a `BiaslibError`.
     """
-    if preset == ALL:
-        return _joined(notebook)
+    if preset and "*" in preset:
+        return _joined(notebook, preset)
     for candidate in (preset,) if preset else _PRESETS:
         file = _file(notebook, candidate)
         if file.is_file():
@@ -122,9 +123,9 @@ def write(notebook: str, run: Mapping[str, Any]) -> Path:
     return file
 
 
-def _joined(notebook: str) -> dict[str, Any] | None:
-    """All records of a notebook as one: tables one below the other, counts and seconds added up, of images the most."""
-    files = sorted(find_project().recorded.glob(f"{notebook}-*.json"))
+def _joined(notebook: str, presets: str) -> dict[str, Any] | None:
+    """Records of a notebook as one: tables one below the other, counts and seconds added up, of images the most."""
+    files = sorted(find_project().recorded.glob(f"{notebook}-{presets}.json"))
     parts = [part for file in files if (part := get(notebook, file.stem.removeprefix(f"{notebook}-")))]
     if not parts:
         return None
