@@ -32,9 +32,9 @@ def build(
     Args:
         architecture: one of ours ("small", "small_mobilenet" and "small_efficientnet" for quick runs, "lenet5" and
             "lenet5_unpadded" for digits of 28 pixels, "mobilenetv1_025" and "mobilenetv1_075"; "small_vit", a vision
-            transformer for 64 pixels: patches of 8, three blocks of 48 numbers and 3 heads, no class token, the head
-            on the mean of the last patches), any name that timm knows (`pinned`), or one of torchvision's, which lacks
-            the split, after "torchvision/".
+            transformer for 64 pixels, others padded: patches of 8, three blocks of 48 numbers, 3 heads, no class token,
+            the head on the mean of the last patches), any name that timm knows (`pinned`), or one of torchvision's,
+            which lacks the split, after "torchvision/".
         outputs: the number of logits.
         weights: None (random), "imagenet" (downloaded by timm), or the path of a state dictionary (`.safetensors`, or a
             torch file without code in it) or of a folder with one. A last layer that differs stays as initialised.

@@ -100,7 +100,10 @@ def _mobilenetv1(outputs: int, *, width: float) -> nn.Module:
 
 
 def _small_vit(outputs: int) -> nn.Module:
-    """A vision transformer (Dosovitskiy et al. 2021) at 64 px with an 8 x 8 map of patches; 70,000 weights."""
+    """A vision transformer (Dosovitskiy et al. 2021) at 64 px with an 8 x 8 map of patches; 70,000 weights.
+
+    Images of other sizes are padded to whole patches, on the right and below.
+    """
     from timm.models import VisionTransformer
 
     class SmallViT(VisionTransformer):
@@ -114,7 +117,8 @@ def _small_vit(outputs: int) -> nn.Module:
             return super().forward_head(x.flatten(2).mT, pre_logits)
 
     sizes = {"img_size": 64, "patch_size": 8, "embed_dim": 48, "depth": 3, "num_heads": 3, "mlp_ratio": 2.0}
-    model: Any = SmallViT(num_classes=outputs, global_pool="avg", class_token=False, dynamic_img_size=True, **sizes)
+    any_size = {"dynamic_img_size": True, "dynamic_img_pad": True}
+    model: Any = SmallViT(num_classes=outputs, global_pool="avg", class_token=False, **any_size, **sizes)
     model.pretrained_cfg = {"classifier": "head"}
     return model
 

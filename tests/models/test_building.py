@@ -69,6 +69,13 @@ def test_the_small_transformer_has_a_map_whose_mean_the_head_takes() -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) < 75_000
 
 
+def test_the_small_transformer_takes_digits_padded_to_whole_patches() -> None:
+    model = models.build("small_vit", 10).eval()
+    digits = torch.randn(2, 3, 28, 28)
+    assert model.forward_features(digits).shape == (2, 48, 4, 4)
+    torch.testing.assert_close(model(digits), model(torch.nn.functional.pad(digits, (0, 4, 0, 4))))
+
+
 def test_the_seed_decides_the_weights() -> None:
     def build() -> nn.Module:
         torch.manual_seed(3)
