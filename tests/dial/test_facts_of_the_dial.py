@@ -50,7 +50,7 @@ def test_maps_detect_a_bias_later_with_another_network_and_answers_do_not(values
     assert found["answers"].min() > 0.9
     assert found.loc["small", "attention"] > 0.7
     assert found.loc["small_mobilenet", "attention"] < 0.3
-    assert "What answers detect hardly changes. What maps detect does." in page("dial")
+    assert "At one strength, mask scores detect much less with the second network." in page("dial")
 
 
 def test_a_single_test_accuses_one_in_twenty_and_the_corrected_audit_not_more(calm):
