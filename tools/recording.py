@@ -13,7 +13,17 @@ from biaslib.book import Project, execution, find_project, parameters, recorded
 from biaslib.errors import BiaslibError
 
 # those that records are made with on two cores, in this order: what reads all parts of the dial's record comes last
-MADE_WITH = ("standard_2", "standard_3", "standard_4", "standard_5", "real", "real_2", "photos_224", "standard")
+MADE_WITH = (
+    "standard_2",
+    "standard_3",
+    "standard_4",
+    "standard_5",
+    "real",
+    "real_2",
+    "photos_224",
+    "photos_224_early",
+    "standard",
+)
 
 
 def stale(project: Project) -> list[tuple[str, str]]:
