@@ -15,7 +15,7 @@ from scipy.stats import norm
 from biaslib import metrics
 from biaslib.attribution import METHODS
 from biaslib.chapters.papers import reported
-from biaslib.chapters.planted_models import WITH_TOOLBOX, EvaluationImages, PlantedSetup, maps, mean, regions
+from biaslib.chapters.planted_models import WITH_TOOLBOX, EvaluationImages, PlantedSetup, maps, mean, pooled, regions
 from biaslib.datasets import photos, registry
 from biaslib.statistics import Interval, holm, kendall, welch
 from biaslib.statistics.crossed import components, crossed_interval, crossed_welch
@@ -28,14 +28,17 @@ _MEASURES: Final = ("rma", "rra")
 _Cells = dict[tuple[str, ...], np.ndarray]  # of `_CELL` and a measure -> (models, images), NaN where there is no value
 
 
-def scores(setups: Sequence[PlantedSetup], evaluation: EvaluationImages, boxes: bool | None) -> pd.DataFrame:
+def scores(
+    setups: Sequence[PlantedSetup], evaluation: EvaluationImages, boxes: bool | None, cells: int | None = None
+) -> pd.DataFrame:
     """Relevance mass and rank accuracy, `rma` and `rra`, a row for each model, image, object and method.
 
-    `boxes` as of `regions`. `area` is the object's share of the image, which a map that knows nothing scores; `pixels`
-    how many hold the map, as 1 / sum(share^2) counts them; `correct`: the model is right.
+    `boxes` as of `regions`. With `cells`, all maps are first averaged down to a grid of so many a side. `area` is the
+    object's share of the image, which a map that knows nothing scores; `pixels` how many hold the map, as
+    1 / sum(share^2) counts them; `correct`: the model is right.
     """
     maps(setups, evaluation)
-    tables = _scores.many([(setup, evaluation, boxes) for setup in setups])
+    tables = _scores.many([(setup, evaluation, boxes, cells) for setup in setups])
     return pd.concat([table.assign(model=place) for place, table in enumerate(tables)], ignore_index=True)
 
 
@@ -206,12 +209,13 @@ def alarm_rate(models: float, images: float, rest: float, n: int) -> float:
 
 
 @stored("planted-scores")
-def _scores(setup: PlantedSetup, evaluation: EvaluationImages, boxes: bool | None) -> pd.DataFrame:
+def _scores(setup: PlantedSetup, evaluation: EvaluationImages, boxes: bool | None, cells: int | None) -> pd.DataFrame:
     made, tables = maps([setup], evaluation)[0], []
     correct = made["logits"].argmax(axis=1) == made["truth"]
     for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), boxes).items():
         for method in WITH_TOOLBOX:
-            fine = metrics.upsample_maps(made[method][rows], *masks.shape[1:])
+            kept = made[method][rows] if cells is None else pooled(made[method][rows], cells)
+            fine = metrics.upsample_maps(kept, *masks.shape[1:])
             mass, rank = metrics.relevance_mass_accuracy(fine, masks), metrics.relevance_rank_accuracy(fine, masks)
             squares = np.sum(np.square(fine, dtype=float), axis=(1, 2))
             pixels = np.sum(fine, axis=(1, 2), dtype=float) ** 2 / np.where(squares > 0, squares, np.nan)

@@ -30,7 +30,12 @@ def test_a_map_that_is_the_object_scores_one_and_a_flat_one_the_objects_area(use
     made["Score-CAM"] = np.zeros((10, 4, 4), np.float32)
     found = {**made, "logits": np.eye(len(case.classes))[truth], "truth": truth, "explained": truth}
     monkeypatch.setattr(relevance, "maps", lambda *_: [found])
-    table = relevance._scores.compute((replace(TINY, use_case=use_case), FEW, False)).set_index("method")
+    fine, whole = (
+        relevance._scores.compute((replace(TINY, use_case=use_case), FEW, False, cells)) for cells in (None, 1)
+    )
+    table, averaged = fine.set_index("method"), whole.set_index("method").loc["Integrated gradients"]
+    on = averaged[averaged["rma"].notna()]  # on one cell even the map that is the object is flat
+    np.testing.assert_allclose(on[["rma", "rra"]].to_numpy().T, [on["area"]] * 2, rtol=1e-5)
     exact = table.loc["Integrated gradients"]
     on_it = exact[exact["object"].map({name: case.objects[name][0] == region for name in case.objects})]
     np.testing.assert_allclose(on_it[["rma", "rra"]], 1)

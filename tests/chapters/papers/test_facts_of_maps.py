@@ -99,11 +99,14 @@ def test_the_record_on_photographs_names_lemons_and_oranges(table):
     assert not {"Corn", "Peach"} & objects
 
 
-def test_models_at_the_papers_size_lose_less_than_the_rule_asks_and_have_no_maps():
-    measured = recorded.get("biased_models", "photos_224")["values"]["measured"].set_index(["models", "what"])["value"]
-    assert 0 < measured["biased", "loss"] < 0.15
-    assert "did not meet the rule" in page("biased_models")
-    assert recorded.get("mass_and_rank", "photos_224") is None
+def test_models_at_the_papers_size_meet_the_rule_once_they_are_trained_through():
+    measured = {
+        preset: recorded.get("biased_models", preset)["values"]["measured"].set_index(["models", "what"])["value"]
+        for preset in ("photos_224_early", "photos_224")
+    }
+    assert 0 < measured["photos_224_early"]["biased", "loss"] < 0.15 <= measured["photos_224"]["biased", "loss"] <= 0.3
+    assert "the first models did not meet the rule" in page("biased_models")
+    assert recorded.get("mass_and_rank", "photos_224_early") is None
 
 
 def test_how_many_convolutions_are_frozen_stands_beside_how_many_there_are():
