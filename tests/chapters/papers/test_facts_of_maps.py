@@ -109,6 +109,19 @@ def test_models_at_the_papers_size_meet_the_rule_once_they_are_trained_through()
     assert recorded.get("mass_and_rank", "photos_224_early") is None
 
 
+def test_what_the_page_says_of_the_ball_at_the_papers_size_is_so():
+    values, text = recorded.get("mass_and_rank", "photos_224")["values"], page("mass_and_rank")
+    fine, coarse = (
+        values[name].query("object == 'Ball' and trained == 'biased'").set_index(["measure", "method"])
+        for name in ("means", "coarse")
+    )
+    assert "By all methods but the printed rule of ε-LRP, ours stay below that" in text
+    assert (fine.loc["rma", "high"].drop("ε-LRP") < 0.3).all()
+    assert fine.loc[("rma", "ε-LRP"), "low"] > 0.3
+    assert "The coarse grid is not the reason" in text
+    assert coarse.loc[("rra", "Grad-CAM"), "low"] > 0.3
+
+
 def test_how_many_convolutions_are_frozen_stands_beside_how_many_there_are():
     networks = [models.build(name, 2) for name in ("tf_efficientnet_lite0", "mobilenetv1_075")]
     counts = [sum(isinstance(module, nn.Conv2d) for module in network.modules()) for network in networks]
