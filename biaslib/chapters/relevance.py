@@ -4,6 +4,7 @@ Tables here have a row a cell: use case, network, object, method and what the mo
 columns `estimate`, `low` and `high`, of 95 %, over models and images.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any, Final
@@ -214,7 +215,10 @@ def _scores(setup: PlantedSetup, evaluation: EvaluationImages, boxes: bool | Non
     correct = made["logits"].argmax(axis=1) == made["truth"]
     for name, (rows, masks) in regions(setup.use_case, evaluation.samples(setup), boxes).items():
         for method in WITH_TOOLBOX:
-            kept = made[method][rows] if cells is None else pooled(made[method][rows], cells)
+            kept = made[method][rows]
+            if cells is not None:  # pixels are repeated until each lies in one cell: `pooled` counts a shared one twice
+                times = math.lcm(kept.shape[1], cells) // kept.shape[1]
+                kept = pooled(kept.repeat(times, axis=1).repeat(times, axis=2), cells)
             fine = metrics.upsample_maps(kept, *masks.shape[1:])
             mass, rank = metrics.relevance_mass_accuracy(fine, masks), metrics.relevance_rank_accuracy(fine, masks)
             squares = np.sum(np.square(fine, dtype=float), axis=(1, 2))

@@ -49,6 +49,18 @@ def test_a_map_that_is_the_object_scores_one_and_a_flat_one_the_objects_area(use
     assert set(table["object"]) == set(case.objects)
 
 
+def test_a_pixel_that_two_cells_share_counts_half_in_each(monkeypatch):
+    truth = FEW.samples(TINY).labels["cat"].to_numpy(int)
+    upper, halves = np.zeros((10, 7, 7), np.float32), np.full((10, 2, 2), 1 / 7, np.float32)
+    upper[:, :4], halves[:, 0] = 1, 1
+    found = []
+    for maps, cells in ((upper, 2), (halves, None)):
+        made = dict.fromkeys(WITH_TOOLBOX, maps) | {"logits": np.eye(2)[truth], "truth": truth, "explained": truth}
+        monkeypatch.setattr(relevance, "maps", lambda *_, made=made: [made])
+        found.append(relevance._scores.compute((TINY, FEW, False, cells)))
+    np.testing.assert_allclose(found[0]["rma"], found[1]["rma"], rtol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def table():
     """Two networks, three models a kind, 40 images an object; a biased model has 0.3 more on the ball."""
