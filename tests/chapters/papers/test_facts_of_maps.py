@@ -106,6 +106,15 @@ def test_models_at_the_papers_size_meet_the_rule_once_they_are_trained_through()
     }
     assert 0 < measured["photos_224_early"]["biased", "loss"] < 0.15 <= measured["photos_224"]["biased", "loss"] <= 0.3
     assert "the first models did not meet the rule" in page("biased_models")
+    losses = [
+        recorded.get("biased_models", preset)["values"]["measured"].query(
+            "what == 'loss' and models == 'biased' and network.str.startswith('Mobile') and `use case` == 'cats and dogs'"
+        )
+        for preset in ("real", "photos_224")
+    ]
+    assert losses[0]["value"].item() < losses[1]["value"].item()
+    assert losses[1]["value_low"].item() < losses[0]["value_high"].item()
+    assert "but the intervals of the loss overlap" in page("mass_and_rank")
     assert recorded.get("mass_and_rank", "photos_224_early") is None
 
 
